@@ -149,7 +149,7 @@ def cuda_kernels() -> str:
     except RuntimeError as error:
         return f"{status} The CUDA kernels (impl='cuda') fail here: {error}."
     seconds = time.perf_counter() - start
-    chosen = "so it chooses them" if cuda.tests_passed_on(x) else "so ask for them with impl='cuda'"
+    chosen = "so it chooses them" if cuda.is_trusted_on(x) else "so ask for them with impl='cuda'"
     return (
         f"{status} This GPU is {cuda.architecture_name(x.device.index)}, {chosen}. They can run "
         f"here in float32, float64, float16 and bfloat16. CuPy compiled the first one in "

@@ -37,7 +37,7 @@ def command_line(*words: object) -> str:
     return shlex.join(["dynconv", *map(str, words)])
 
 
-def entry(
+def new_entry(
     what: str,
     command: str,
     numbers: dict[str, Any],

@@ -84,7 +84,7 @@ def tune(
     label = f"tune-{run_name(name)}"
     output, folder = ledger.output_path(label, output), folder or Path("runs") / label
     command = ledger.command_line("tune", name, *overrides, "--space", space, "--trials", trials)
-    entry = ledger.entry(f"A search over the settings of {name}", command, {})
+    entry = ledger.new_entry(f"A search over the settings of {name}", command, {})
     check_not_searched(overrides, search, space)
     base = load_recipe(name, overrides)
     distributions = search.distributions(find_unused(base))
@@ -107,12 +107,12 @@ def tune(
                 if isinstance(result, Signals):
                     return result
                 if study.trials[trial].state == TrialState.RUNNING:
-                    study.tell(trial, quality(result)[0])
+                    study.tell(trial, trial_quality(result)[0])
                 rounds[-1].append({"trial": trial, "settings": settings, **result})
                 ledger.write(output, entry)
                 say(format_trial(rounds[-1][-1]))
             candidates = promoted(rounds[-1], search)
-    chosen = max(rounds[-1], key=quality)
+    chosen = max(rounds[-1], key=trial_quality)
     say(f"best: {format_trial(chosen)}\nwritten to {output}")
     return None
 
@@ -178,14 +178,14 @@ def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:
 
 def promoted(results: list[TrialRecord], search: SearchSpace) -> list[tuple[int, list[str]]]:
     """Return the trials that go on to the next round, the best first."""
-    ranked = sorted(results, key=quality, reverse=True)
+    ranked = sorted(results, key=trial_quality, reverse=True)
     return [
         (r["trial"], r["settings"])
         for r in ranked[: max(1, len(ranked) // search.reduction_factor)]
     ]
 
 
-def quality(result: TrialResult) -> tuple[float, float]:
+def trial_quality(result: TrialResult) -> tuple[float, float]:
     """Return what to compare trials by, as `Validation.quality`; one that diverged is the worst."""
     loss, score = (math.nan if result[key] is None else result[key] for key in ("loss", "score"))
     return Validation(loss, score, "").quality

@@ -80,7 +80,7 @@ def judge(
             if not in_place:
                 check_unchanged(given, inputs)
             expected = invoke(right, inputs, by_name)
-            answer = of_kind(answer, expected, any_float=tolerance[0] >= FLOAT32[0])
+            answer = require_type_of(answer, expected, any_float=tolerance[0] >= FLOAT32[0])
             where = place and partial(place, *inputs.values())
             if text := describe_difference(answer, expected, tolerance, where):
                 both = answer, expected
@@ -121,7 +121,7 @@ def attempt(call: Callable[[], Any], raises: Mapping[type[Exception], str] | Non
         learners = [frame for frame in frames if frame.filename == frames[0].filename]
         line = f" in line {learners[-1].lineno} of {learners[-1].name}" if learners else ""
         message = str(error).partition("\n")[0]
-        why = [why for kind, why in (raises or {}).items() if isinstance(error, kind)]
+        why = [text for known, text in (raises or {}).items() if isinstance(error, known)]
         text = "; ".join([f"it raises {type(error).__name__}{line}: {message}", *why])
         raise Wrong(text) from error
 
@@ -160,7 +160,7 @@ def check_unchanged(given: Mapping[str, Any], before: Mapping[str, Any]) -> None
             raise Wrong(f"it changes `{name}` in place: work on a copy")
 
 
-def kind(value: Any) -> str:
+def describe_type(value: Any) -> str:
     """Return what a value is, as in "an ndarray"."""
     if value is None:
         return "None"
@@ -168,11 +168,13 @@ def kind(value: Any) -> str:
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
-def of_kind(value: Any, right: Any, what: str = "it returns", any_float: bool = False) -> Any:
+def require_type_of(
+    value: Any, right: Any, what: str = "it returns", any_float: bool = False
+) -> Any:
     """Return the value in the form of the right one; raise `Wrong` if it is of another kind."""
     if isinstance(right, Tensor):
         if not isinstance(value, Tensor):
-            raise Wrong(f"{what} {kind(value)}, not a tensor")
+            raise Wrong(f"{what} {describe_type(value)}, not a tensor")
         if value.shape != right.shape:
             shapes = tuple(value.shape), tuple(right.shape)
             raise Wrong(f"{what} a tensor of shape {shapes[0]}, not {shapes[1]}")
@@ -184,15 +186,17 @@ def of_kind(value: Any, right: Any, what: str = "it returns", any_float: bool = 
             value = value.item()
         expected = (int, "an int") if isinstance(right, int) else (float | int, "a number")
         if not isinstance(value, expected[0]):
-            raise Wrong(f"{what} {kind(value)}, not {expected[1]}")
+            raise Wrong(f"{what} {describe_type(value)}, not {expected[1]}")
     elif isinstance(right, tuple):
         parts = value.tolist() if isinstance(value, np.ndarray) else value
         if not isinstance(parts, tuple | list) or len(parts) != len(right):
-            raise Wrong(f"{what} {kind(value)}, not ({', '.join(right._fields)})")
+            raise Wrong(f"{what} {describe_type(value)}, not ({', '.join(right._fields)})")
         named = zip(parts, right, right._fields, strict=True)
-        value = type(right)(*(of_kind(a, b, f"{name} is", any_float) for a, b, name in named))
+        value = type(right)(
+            *(require_type_of(a, b, f"{name} is", any_float) for a, b, name in named)
+        )
     elif not isinstance(value, type(right)):
-        raise Wrong(f"{what} {kind(value)}, not {kind(right)}")
+        raise Wrong(f"{what} {describe_type(value)}, not {describe_type(right)}")
     return value
 
 

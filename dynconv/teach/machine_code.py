@@ -101,7 +101,7 @@ def measure(lesson: str, kernel: str) -> dict[str, object]:
     """Compile a kernel for sm_90, and return its entry of the record."""
     source = source_of(lesson, kernel)
     compiled = nvrtc.compile_program(
-        build.code(HEADERS.get(lesson, HEADER)) + source, [kernel], "sm_90"
+        build.inline_headers(HEADERS.get(lesson, HEADER)) + source, [kernel], "sm_90"
     )
     section = nvdisasm.disassemble(compiled)[kernel]
     code, control, _ = nvdisasm.read_section(section)
@@ -133,7 +133,7 @@ def main() -> None:
         f"constants, {LOAD} per load"
     )
     command = "python -m dynconv.teach.machine_code"
-    entry = ledger.entry(what, command, numbers, versions={"nvrtc": nvrtc.version()})
+    entry = ledger.new_entry(what, command, numbers, versions={"nvrtc": nvrtc.version()})
     ledger.write(ledger.output_path("machine-code", None), entry)
 
 

@@ -55,7 +55,7 @@ def main() -> None:
     """Measure and record."""
     parser = argparse.ArgumentParser(description="Measure how far TaLK's channels drift.")
     parser.add_argument("run", type=Path, help="a trained TaLK translator")
-    entry = ledger.entry(WHAT, COMMAND, {}, seeds=[2])
+    entry = ledger.new_entry(WHAT, COMMAND, {}, seeds=[2])
     entry["numbers"] = drift(parser.parse_args().run)
     ledger.write(data_dir() / "results/controls-talk.json", entry)
 

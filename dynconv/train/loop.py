@@ -58,7 +58,7 @@ def train(
             ThreadPoolExecutor(1) as writer,
         ):
             session.watch.lap("start")
-            return loop(session, pending_signal, trace_update, log, writer)
+            return run_updates(session, pending_signal, trace_update, log, writer)
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def explain_out_of_memory(recipe: Recipe) -> Iterator[None]:
         raise UserError(f"{reason}: {remedy}") from None
 
 
-def loop(
+def run_updates(
     session: Session,
     pending_signal: Callable[[], int],
     trace_update: Callable[[], None],

@@ -343,7 +343,7 @@ def test_half_precision_is_rounded_as_pytorch_rounds(dtype):
     special = torch.tensor([0.0, -0.0, torch.nan, torch.inf, -torch.inf, 65519, 65520, 3.4e38])
     x = torch.cat([bits.view(F32), ties.view(F32), between, special])
     y, z = torch.empty(len(x), dtype=dtype), torch.empty(len(x))
-    text = ROUND.replace('#include "number.cuh"', build.code("number.cuh"))
+    text = ROUND.replace('#include "number.cuh"', build.inline_headers("number.cuh"))
     kernel = f"cast<{CUDA_TYPES[dtype]}>"
     function = simulate.Module(text, [kernel]).get_function(kernel)
     arguments = [convert(a) for a in (x, y, z, len(x))]

@@ -64,7 +64,7 @@ def tensor_cores() -> Module:
     code = (Path(__file__).parent / "cuda/tensor_cores.cu").read_text("utf-8")
     names = "product<bfloat16>", "product<float16>", "matrices", "transposed"
     names += "two_places", "some_lanes", "rows_of"
-    return Module(f'{build.code("number.cuh")}\n#line 1 "kernel.cu"\n{code}', names)
+    return Module(f'{build.inline_headers("number.cuh")}\n#line 1 "kernel.cu"\n{code}', names)
 
 
 def at(array: np.ndarray) -> np.uint64:

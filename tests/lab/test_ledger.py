@@ -56,7 +56,9 @@ def test_a_file_has_the_fields_of_the_ledger(path):
 
 
 def test_an_entry_has_them_too(tmp_path):
-    found = ledger.entry("a sum", "dynconv doctor", {"sum": 3}, seeds=[1], versions={"gcc": "14"})
+    found = ledger.new_entry(
+        "a sum", "dynconv doctor", {"sum": 3}, seeds=[1], versions={"gcc": "14"}
+    )
     ledger.write(tmp_path / "sum.json", found)
     written = json.loads((tmp_path / "sum.json").read_text(encoding="utf-8"))
     assert written == found and list(written) == FIELDS

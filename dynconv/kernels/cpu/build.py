@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from dynconv.dtypes import dtype_name
 from dynconv.kernels.compiler import cached_library, command_in, installed, run_compiler
-from dynconv.kernels.constant import constant
+from dynconv.kernels.constant import cached_constant
 
 SOURCES = Path(__file__).parent
 """the folder of the C sources"""
@@ -47,7 +47,7 @@ class NoKernelsError(RuntimeError):
     """Reports why the C kernels cannot run here, and what to install."""
 
 
-@constant
+@cached_constant
 def why_unavailable(dtype: torch.dtype = torch.float32) -> str | None:
     """Return why this dtype's C kernels cannot run on this machine's CPU, or None if they can."""
     try:
@@ -72,7 +72,7 @@ def why_unsupported(x: Tensor) -> str:
     return str(why_unavailable(x.dtype))
 
 
-def tests_passed_on(x: Tensor) -> bool:
+def is_trusted_on(x: Tensor) -> bool:
     """Return True: a library is used only if its mean was right when it was built."""
     return True
 

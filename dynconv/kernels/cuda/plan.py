@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dynconv.kernels.constant import constant
+from dynconv.kernels.constant import cached_constant
 
 SOURCES = Path(__file__).parent
 """the folder of the CUDA sources"""
@@ -70,7 +70,7 @@ def array_of(key: tuple) -> Array:
     return Array(shape, strides, dtype, math.gcd(offset, VECTOR_BYTES), architecture)
 
 
-@constant
+@cached_constant
 def compute_capability(index: int) -> int:
     """Return the compute capability of a GPU as one number: 90 for sm_90."""
     major, minor = torch.cuda.get_device_capability(index)

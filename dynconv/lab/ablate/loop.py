@@ -46,7 +46,7 @@ def ablate(
     for row, texts in foreign.items():
         say(f"{row}: without {' '.join(texts)}, because its model has no such entry")
     command = ledger.command_line("ablate", name, *overrides, "--seeds", seeds)
-    entry = ledger.entry(read_comment(path), command, {}, seeds=range(1, seeds + 1))
+    entry = ledger.new_entry(read_comment(path), command, {}, seeds=range(1, seeds + 1))
 
     def write() -> dict:
         entry["numbers"] = {"ablation": path.stem, **collect_results(experiment, runs)}

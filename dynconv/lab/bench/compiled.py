@@ -95,7 +95,7 @@ def cpu_seconds() -> float:
 
 if __name__ == "__main__":
     what = "CPU seconds that torch.compile of the blocks takes, and speed-up of forward + backward"
-    entry = ledger.entry(what, "python -m dynconv.lab.bench.compiled", {})
+    entry = ledger.new_entry(what, "python -m dynconv.lab.bench.compiled", {})
     torch.set_num_threads(1)
     with TemporaryDirectory() as cold:
         os.environ |= {"TORCHINDUCTOR_CACHE_DIR": cold, "TORCHINDUCTOR_COMPILE_THREADS": "1"}

@@ -47,7 +47,7 @@ def bench_decode(
     options = ["--sentences", len(lines), "--rounds", rounds, "--checkpoint", checkpoint.path.name]
     command = ledger.command_line("bench", "decode", directory, *options, *overrides)
     what = f"{len(lines):,} test sentences translated with and without incremental state, in turns"
-    entry = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
+    entry = ledger.new_entry(what, command, {}, seeds=[recipe.train.seed])
     translations = {}
     for run in take_turns(runs, rounds):
         start = time.perf_counter()

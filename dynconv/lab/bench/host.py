@@ -39,7 +39,7 @@ def bench_host(rounds: int, output: Path | None, say: Callable[[str], None]) -> 
     """
     output = ledger.output_path("bench-host", output)
     what = "microseconds of CPU time for forward and backward, up to the driver's calls"
-    entry = ledger.entry(what, ledger.command_line("bench", "host", "--rounds", rounds), {})
+    entry = ledger.new_entry(what, ledger.command_line("bench", "host", "--rounds", rounds), {})
     kernels = Kernels(omit)
     functions = {name: getattr(kernels, name) for name in ALLOCATE}
     ways = {

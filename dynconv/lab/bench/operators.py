@@ -52,7 +52,7 @@ def bench_ops(
     what = "operators, forward and with backward to all inputs, beside a copy and attention"
     clock = GpuClock() if device == "cuda" else CpuClock()
     command = ledger.command_line("bench", "ops", *options)
-    entry = ledger.entry(what, command, numbers, **clock.about())
+    entry = ledger.new_entry(what, command, numbers, **clock.about())
     say(header(entry, rounds, clock.slow_seconds))
     for shape in sizes:
         measured = measure_shape(shape, kernel_size, chosen, rounds, dtype, clock)

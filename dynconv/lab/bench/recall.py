@@ -144,7 +144,7 @@ def bench_recall(
         if before.get("command") == command:
             results = before["numbers"]["results"]
     what = "Accuracy of small language models in multi-query associative recall"
-    entry = ledger.entry(what, command, {"results": results}, seeds=range(1, seeds + 1))
+    entry = ledger.new_entry(what, command, {"results": results}, seeds=range(1, seeds + 1))
     known = {(result["stack"], result["pairs"]) for result in results}
     for stack in stacks:
         for count in pairs:

@@ -52,7 +52,7 @@ def bench_train(
     command = ledger.command_line("bench", "train", name, *overrides, *options)
     recipe = load_recipe(name, overrides)
     what = "training by one process: seconds of each part of an update, and its arithmetic"
-    entry = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
+    entry = ledger.new_entry(what, command, {}, seeds=[recipe.train.seed])
     entry["numbers"] = {
         "recipe": run_name(name),
         "synthetic_pairs": synthetic,

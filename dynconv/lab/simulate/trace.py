@@ -221,7 +221,9 @@ def trace_launches(run: Callable[[Kernels], object]) -> list[tuple[str, np.ndarr
         at = {z.data_ptr(): z for z in tensors if z.numel()}
         args = [at.get(z, np.uint64(z)) if isinstance(z, int) else z for z in values]
         how = (launch.blocks,), launch.block, args, launch.shared
-        traces.append((launch.kernel, trace(build.code(launch.source), launch.kernel, *how)))
+        traces.append(
+            (launch.kernel, trace(build.inline_headers(launch.source), launch.kernel, *how))
+        )
 
     run(Kernels(start))
     return traces

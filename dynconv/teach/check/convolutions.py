@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dynconv import ops
 from dynconv.ops.lightconv import kernel_of_channel
-from dynconv.teach.judge import Wrong, attempt, judge, labelled, of_kind, sizes
+from dynconv.teach.judge import Wrong, attempt, judge, labelled, require_type_of, sizes
 
 MASK = {"B": 4, "T": 25, "H": 6, "K": 9}
 AXES = {"B": "sentences", "T": "positions", "H": "heads", "K": "taps"}
@@ -155,7 +155,7 @@ def dropconnect_mask(mine: Callable[..., Tensor]) -> None:
 
 def check_mask(mask: Tensor, again: Tensor, own: str, p: float) -> None:
     """Raise `Wrong` unless the values, the sharing and the fraction of zeros are as required."""
-    of_kind(mask, torch.empty(*MASK.values()), any_float=True)
+    require_type_of(mask, torch.empty(*MASK.values()), any_float=True)
     check_factors(mask, p)
     n = prod(MASK[letter] for letter in own)
     draws = mask

@@ -121,7 +121,7 @@ def weight_gradient_kernel(source: str) -> None:
     g and x are (B, T, C), partial is (B * tiles, H, K) with tiles = ceil(T / N). The grid is
     (H, tiles, B), a block (32, 8), and its dynamic shared memory 2 (N + K) - 1 rows of 32 numbers.
     """
-    header = build.code("number.cuh")
+    header = build.inline_headers("number.cuh")
     source = source.removeprefix(header) if isinstance(source, str) else source
     before = f'{header}#line 1 "your source"\n'
     kernel = compile_answer(source, WEIGHT_TILE, before=before)

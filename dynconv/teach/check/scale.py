@@ -9,7 +9,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dynconv.teach.judge import Wrong, attempt, describe_difference, judge, labelled, of_kind, short
+from dynconv.teach.judge import (
+    Wrong,
+    attempt,
+    describe_difference,
+    judge,
+    labelled,
+    require_type_of,
+    short,
+)
 from dynconv.text.lines import Row
 from dynconv.text.sets.steps import fits
 
@@ -48,7 +56,7 @@ def check_ring(mine: Callable[..., Tensor], size: int, length: int) -> None:
         return f"[{at[0]}], where rank r has {at[0] % 9 + 1} * 10^r"
 
     for rank, (result, sent) in enumerate(zip(ring.results, ring.sent, strict=True)):
-        result = of_kind(result, right, f"rank {rank} returns")
+        result = require_type_of(result, right, f"rank {rank} returns")
         if text := describe_difference(result, right, (0, 0), place, f"rank {rank} differs"):
             raise Wrong(text)
         if sent > limit:

@@ -11,7 +11,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from dynconv.layers.attention import attend
 from dynconv.ops.shapes import split_heads
-from dynconv.teach.judge import Wrong, attempt, judge, kind, short, sizes
+from dynconv.teach.judge import Wrong, attempt, describe_type, judge, short, sizes
 
 Place = tuple[int, int]
 """a place in the data: (epoch, batches of it that are done)"""
@@ -54,7 +54,7 @@ def resumable(mine: Callable[..., Iterator[tuple[list[int], Place]]]) -> None:
     def take(count: int, place: Place, seed: int = 1) -> list[tuple[list[int], Place]]:
         stream = attempt(partial(mine, lengths, budget, seed, place))
         if not isinstance(stream, Iterable):
-            raise Wrong(f"it returns {kind(stream)}, and should yield batches")
+            raise Wrong(f"it returns {describe_type(stream)}, and should yield batches")
         pairs = attempt(lambda: list(islice(stream, count)))
         for pair in pairs:
             if not isinstance(pair, tuple | list) or [*map(np.ndim, pair)] != [1, 1]:

@@ -100,7 +100,7 @@ def measure_cases(
     clock, rows = gpu_bench.clock, []
     output = ledger.output_path(f"kernels-{ledger.slug(clock.name)}", output)
     what = "CUDA kernels as graphs on a cold L2, beside floors, a copy, attention and PyTorch"
-    entry = ledger.entry(what, command, {"rows": rows}, **clock.about())
+    entry = ledger.new_entry(what, command, {"rows": rows}, **clock.about())
     with torch.no_grad(), torch.cuda.stream(clock.stream):
         where = f"{ledger.describe_origin(entry)}, load {entry['load']['before']}"
         say("\n".join([*wrap(where, WIDTH), "", *wrap(ABOUT, WIDTH)]))

@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import fill
 
 from dynconv.errors import UserError
-from dynconv.kernels.cuda.build import code
+from dynconv.kernels.cuda.build import inline_headers
 from dynconv.kernels.cuda.grids import BAND, STEPS, TILE
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import Case
@@ -49,7 +49,7 @@ def kernel_resources(cases: Sequence[Case]) -> list[dict]:
     for source, kernels in used.items():
         compiled = {
             name: nvrtc.compile_program(
-                code(source), [one for one in kernels if name in kernels[one]], name
+                inline_headers(source), [one for one in kernels if name in kernels[one]], name
             )
             for name in ARCHITECTURES
         }
@@ -102,7 +102,7 @@ def predict_cases(cases: Sequence[Case], command: str, output: Path | None) -> I
     what = "expected, not measured: floors of the CUDA kernels on an H200, and what they take"
     device = "NVIDIA H200, as assumed"
     versions = {"nvrtc": nvrtc.version()}
-    entry = ledger.entry(what, command, numbers, device=device, versions=versions)
+    entry = ledger.new_entry(what, command, numbers, device=device, versions=versions)
     ledger.write(output, entry)
     yield floors_table(rows)
     yield resources_table(kernels)
