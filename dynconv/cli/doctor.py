@@ -8,7 +8,7 @@ from typing import Any
 
 from dynconv import __version__
 from dynconv.cli.options import add_command
-from dynconv.cli.packages import installed_version, requirements
+from dynconv.cli.packages import installed_version, list_requirements
 from dynconv.paths import find_checkout
 
 EXTRAS = {
@@ -48,11 +48,11 @@ def describe_machine() -> str:
         f"{threads} thread{'s' * (threads != 1)}",
         "",
         "Packages",
-        *packages(),
+        *describe_packages(),
         "",
         "Devices",
         "  cpu",
-        *gpus(),
+        *describe_gpus(),
     ]
     lines += ["", 'What impl="auto", the default of every operator in dynconv.ops, chooses']
     rest = (
@@ -70,9 +70,9 @@ def describe_machine() -> str:
     return "\n".join(lines)
 
 
-def packages() -> list[str]:
+def describe_packages() -> list[str]:
     """Return a line for each package that dynconv requires, and for each of its extras."""
-    required = requirements()
+    required = list_requirements()
     lines = [
         f"  {name:<18} {installed_version(name) or f'MISSING: pip install {name}'}"
         for name, extra in required
@@ -87,7 +87,7 @@ def packages() -> list[str]:
     return lines
 
 
-def gpus() -> list[str]:
+def describe_gpus() -> list[str]:
     """Return a line for each GPU that PyTorch sees, with its architecture."""
     import torch
 
@@ -113,7 +113,7 @@ def native_kernels() -> str:
             "(LightConv) to six (TaLK) times as long."
         )
     compiler = native.require_compiler()
-    notes = [native.substitution(compiler)]
+    notes = [native.describe_substitution(compiler)]
     if not native.load_library(torch.float32).threaded():
         notes.append("This compiler's OpenMP does not fit PyTorch's, so they run on one thread")
     return (

@@ -149,10 +149,10 @@ def number_type(schema: str) -> Callable[[str], float]:
     def parse(text: str) -> float:
         from dynconv import schema as types
         from dynconv.errors import UserError
-        from dynconv.yaml12 import scalar
+        from dynconv.yaml12 import parse_scalar
 
         try:
-            return types.validated(getattr(types, schema), scalar(text), "")
+            return types.validated(getattr(types, schema), parse_scalar(text), "")
         except UserError as error:
             raise argparse.ArgumentTypeError(str(error).removeprefix(": ")) from None
 

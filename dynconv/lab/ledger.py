@@ -24,7 +24,7 @@ import torch
 
 from dynconv.errors import UserError
 from dynconv.files import check_writable, replace_text
-from dynconv.machine import commit, device_name, load_average
+from dynconv.machine import current_commit, device_name, load_average
 from dynconv.paths import data_dir
 
 
@@ -54,7 +54,7 @@ def new_entry(
     return {
         "what": what,
         "command": command,
-        "commit": commit(),
+        "commit": current_commit(),
         "date": date.today().isoformat(),
         "device": device or device_name(),
         "versions": {

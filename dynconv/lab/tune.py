@@ -111,7 +111,7 @@ def tune(
                 rounds[-1].append({"trial": trial, "settings": settings, **result})
                 ledger.write(output, entry)
                 say(format_trial(rounds[-1][-1]))
-            candidates = promoted(rounds[-1], search)
+            candidates = select_promoted(rounds[-1], search)
     chosen = max(rounds[-1], key=trial_quality)
     say(f"best: {format_trial(chosen)}\nwritten to {output}")
     return None
@@ -176,7 +176,7 @@ def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:
     return result
 
 
-def promoted(results: list[TrialRecord], search: SearchSpace) -> list[tuple[int, list[str]]]:
+def select_promoted(results: list[TrialRecord], search: SearchSpace) -> list[tuple[int, list[str]]]:
     """Return the trials that go on to the next round, the best first."""
     ranked = sorted(results, key=trial_quality, reverse=True)
     return [

@@ -31,10 +31,10 @@ def print_floors(
             else:
                 mark = "*" if floors.get(limit) == highest else " "
                 cells += f"{number:>{room}}{mark}"
-        print(f"{version:{width}}{cells}{highest / copy:8.1f} {bar(highest / copy)}")
+        print(f"{version:{width}}{cells}{highest / copy:8.1f} {draw_bar(highest / copy)}")
 
 
-def bar(length: float) -> str:
+def draw_bar(length: float) -> str:
     """Return a bar of so many blocks, rounded to an eighth."""
     whole, eighths = divmod(round(8 * length), 8)
     return "█" * whole + EIGHTHS[eighths]

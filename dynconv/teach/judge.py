@@ -72,9 +72,9 @@ def judge(
     in_place    whether `mine` may change its inputs
     """
     for label, values in cases.items():
-        names, by_name = parameters(right, len(values))
+        names, by_name = parameter_names(right, len(values))
         inputs = dict(zip(names, map(as_leaf, values) if gradients else values, strict=True))
-        given = {name: copied(value) for name, value in inputs.items()}
+        given = {name: copy_value(value) for name, value in inputs.items()}
         with labelled(label):
             answer = attempt(partial(invoke, mine, given, by_name), raises)
             if not in_place:
@@ -84,7 +84,7 @@ def judge(
             where = place and partial(place, *inputs.values())
             if text := describe_difference(answer, expected, tolerance, where):
                 both = answer, expected
-                raise Wrong(text + explanation(*both, faults, explain, inputs, tolerance))
+                raise Wrong(text + find_explanation(*both, faults, explain, inputs, tolerance))
             if gradients:
                 compare_gradients(answer, expected, inputs, hints or {}, tolerance)
 
@@ -126,7 +126,7 @@ def attempt(call: Callable[[], Any], raises: Mapping[type[Exception], str] | Non
         raise Wrong(text) from error
 
 
-def parameters(function: Callable, count: int) -> tuple[list[str], set[str]]:
+def parameter_names(function: Callable, count: int) -> tuple[list[str], set[str]]:
     """Return the names of the first `count` parameters, and which of them are keyword-only."""
     try:
         declared = signature(function).parameters.values()
@@ -144,12 +144,12 @@ def as_leaf(value: Any) -> Any:
     return value
 
 
-def copied(value: Any) -> Any:
+def copy_value(value: Any) -> Any:
     """Return a copy of tensors and of containers of them; the copy of a leaf is not a leaf."""
     if isinstance(value, Tensor):
         return value.clone()
     if type(value) in (list, set):
-        return type(value)(map(copied, value))
+        return type(value)(map(copy_value, value))
     return value
 
 
@@ -225,11 +225,11 @@ def describe_difference(
     if isinstance(right, list):
         pairs = enumerate(zip(mine, right, strict=False))
         at = next((i for i, (a, b) in pairs if a != b), min(len(mine), len(right)))
-        return f"values differ first at [{at}]: mine {short(mine)}, right {short(right)}"
+        return f"values differ first at [{at}]: mine {shorten(mine)}, right {shorten(right)}"
     return f"{what or 'the value differs'}: mine {mine:.6g}, right {right:.6g}"
 
 
-def short(value: Any) -> str:
+def shorten(value: Any) -> str:
     """Return the repr, at most 60 characters of it."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
@@ -247,7 +247,7 @@ def is_near(a: Any, b: Any, rtol: float, atol: float) -> bool:
     return a is b or (type(a) is type(b) and a == b)
 
 
-def explanation(
+def find_explanation(
     mine: Any,
     right: Any,
     faults: Faults | None,
@@ -312,6 +312,6 @@ def compare_gradients(
             raise Wrong("; ".join([text, *([hints[name]] if name in hints else [])]))
 
 
-def sizes(**values: Any) -> str:
+def label_sizes(**values: Any) -> str:
     """Return a case's label, such as "T = 5, pad_left = 2"."""
     return ", ".join(f"{name} = {value}" for name, value in values.items())

@@ -92,7 +92,7 @@ def strings_of(lesson: str) -> dict[str, str]:
     return strings
 
 
-def digest(source: str) -> str:
+def hash_source(source: str) -> str:
     """Return the sha256 of a source."""
     return hashlib.sha256(source.encode()).hexdigest()
 
@@ -109,9 +109,9 @@ def measure(lesson: str, kernel: str) -> dict[str, object]:
     if loop is None or not loop.count("FFMA", "FADD"):  # straight on, to the exit
         end = code.index("EXIT") + 1
         loop = Loop(code[:end], control=control[:end])
-    sizes = [each.instructions for each in nvdisasm.innermost(section)]
+    sizes = [each.instructions for each in nvdisasm.innermost_loops(section)]
     return {
-        "source": digest(source),
+        "source": hash_source(source),
         "registers": compiled.kernels[kernel].registers,
         "spilled": compiled.kernels[kernel].spilled,
         "instructions": loop.instructions,

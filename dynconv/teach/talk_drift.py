@@ -23,7 +23,7 @@ python -m dynconv.teach.talk_drift runs/talk"""
 WHAT = "How far TaLK's channels drift: |mean| / deviation, quantiles over 192 channels"
 
 
-def drift(run: Path) -> dict[str, Any]:
+def measure_drift(run: Path) -> dict[str, Any]:
     """Return, for what each TaLK layer of an encoder sums, quantiles of |mean| / deviation."""
     trained = load_model(run)
     summed: dict[str, list[Tensor]] = {}
@@ -56,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure how far TaLK's channels drift.")
     parser.add_argument("run", type=Path, help="a trained TaLK translator")
     entry = ledger.new_entry(WHAT, COMMAND, {}, seeds=[2])
-    entry["numbers"] = drift(parser.parse_args().run)
+    entry["numbers"] = measure_drift(parser.parse_args().run)
     ledger.write(data_dir() / "results/controls-talk.json", entry)
 
 

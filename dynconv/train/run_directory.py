@@ -47,7 +47,7 @@ from dynconv.files import (
     replace_text,
     sha256,
 )
-from dynconv.machine import commit, device_name
+from dynconv.machine import current_commit, device_name
 from dynconv.schema import PositiveInt, validated_content
 from dynconv.text.prepared import VOCABULARY, find_prepared
 from dynconv.train.distributed import Ranks
@@ -178,7 +178,7 @@ def record_start(run: Path, recipe: Recipe, ranks: Ranks, examples: int, too_lon
     start = {
         "python": platform.python_version(),
         **{module.__name__: module.__version__ for module in (dynconv, torch, tokenizers, numpy)},
-        "commit": commit(),
+        "commit": current_commit(),
         "device": device_name(ranks.device),
         "threads": torch.get_num_threads(),
         "processes": ranks.world_size,

@@ -194,10 +194,10 @@ def test_the_architecture_of_a_gpu(monkeypatch):
     for index in capabilities:
         x = SimpleNamespace(shape=(1,), dtype=HALF, stride=lambda: (1,), data_ptr=lambda: 48)
         x.get_device = partial(int, index)
-        found.append(plan.array(x))
+        found.append(plan.describe_tensor(x))
     plan.compute_capability.cache_clear()
     assert [(x.architecture, x.alignment) for x in found] == [(90, 16), (75, 16)]
-    assert plan.array(torch.zeros(1)).architecture == 90  # simulated
+    assert plan.describe_tensor(torch.zeros(1)).architecture == 90  # simulated
 
 
 LIMITS = re.compile(r"//   K = (\d+) +(\w+) +(\w+) +([\d. ]+)  not measured")

@@ -238,7 +238,7 @@ def test_the_summary_of_a_row(scores, said):
     values = table.finite_scores(scores)
     deviation = stdev(values) if len(values) > 1 else None
     row = {"scores": scores, "mean": mean(values) if values else None, "deviation": deviation}
-    assert table.summary(row) == said
+    assert table.format_scores(row) == said
 
 
 @pytest.mark.parametrize("what", ["score", "validation loss"])

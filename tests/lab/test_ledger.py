@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT
 
 from dynconv import cli
-from dynconv.cli import parser
+from dynconv.cli import make_parser
 from dynconv.config import load_experiment, load_recipe, load_row, require_experiment
 from dynconv.lab import ledger
 from dynconv.lab.bench import train as bench_train
@@ -95,7 +95,7 @@ def test_its_command_is_there(line):
         assert arguments[0] == "-m" and find_spec(arguments[1])
     else:
         assert program == "dynconv"
-        options, rest = parser().parse_known_args(arguments)
+        options, rest = make_parser().parse_known_args(arguments)
         assert not any(word.startswith("-") for word in rest)
         overrides = [*getattr(options, "overrides", []), *rest]
         if hasattr(options, "recipe"):

@@ -45,7 +45,7 @@ class Array(NamedTuple):
     """The memory of a tensor."""
 
     shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    outer_strides: tuple[int, ...]
     dtype: torch.dtype
     alignment: int = VECTOR_BYTES
     """alignment of its address in bytes: a power of two up to VECTOR_BYTES"""
@@ -53,7 +53,7 @@ class Array(NamedTuple):
     """architecture of the device that it is on: 90 is sm_90, which a CPU simulates"""
 
 
-def array(x: Tensor) -> Array:
+def describe_tensor(x: Tensor) -> Array:
     """Describe a tensor for a plan."""
     return array_of(plan_key(x))
 
@@ -83,7 +83,7 @@ def contiguous_array(shape: Sequence[int], dtype: torch.dtype, architecture: int
     return Array(tuple(shape), tuple(strides), dtype, architecture=architecture)
 
 
-def like(x: Array) -> Array:
+def contiguous_like(x: Array) -> Array:
     """Describe a contiguous tensor of x's shape and dtype."""
     return contiguous_array(x.shape, x.dtype)
 
@@ -123,7 +123,7 @@ class LaunchPlan(NamedTuple):
     scratch: dict[str, Array] = {}
 
 
-def strides(*arrays: Array) -> list[np.int64]:
+def outer_strides(*arrays: Array) -> list[np.int64]:
     """Return each array's strides along batch and time; a time stride must fit into a C int."""
     for z in arrays:
         if abs(z.strides[1]) >= 2**31:

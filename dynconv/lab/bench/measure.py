@@ -142,7 +142,7 @@ def take_turns(
                 yield run
 
 
-def ratios(above: list[float], below: list[float]) -> list[float]:
+def paired_ratios(above: list[float], below: list[float]) -> list[float]:
     """Return above / below for each round in which both were measured.
 
     With fewer than three such rounds one slow moment would decide, so the list then has one entry,
@@ -152,7 +152,7 @@ def ratios(above: list[float], below: list[float]) -> list[float]:
     return [median(above) / median(below)] if len(quotients) in (1, 2) else quotients
 
 
-def spread(name: str, values: list[float]) -> dict:
+def median_and_range(name: str, values: list[float]) -> dict:
     """Return the median under `name`, and the minimum and maximum under "NAME_range"."""
     if not values:
         return {name: None, f"{name}_range": None}

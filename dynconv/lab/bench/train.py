@@ -75,7 +75,7 @@ def measure_training(recipe: Recipe, updates: int, synthetic: int | None) -> dic
         if synthetic:
             text = random_text(Path(directory) / "text", synthetic, recipe.data)
             recipe = replace(recipe, data=replace(recipe.data, corpus=str(text)))
-        for number, watch in enumerate(watches := stopwatches(ranks.device)):
+        for number, watch in enumerate(watches := make_stopwatches(ranks.device)):
             run = Path(directory) / f"run-{number}"
             resolved, measured = train_briefly(recipe, updates, run, watch, ranks)
     precision = resolved.train.precision
@@ -106,7 +106,7 @@ def measure_training(recipe: Recipe, updates: int, synthetic: int | None) -> dic
     }
 
 
-def stopwatches(device: torch.device) -> list[Stopwatch]:
+def make_stopwatches(device: torch.device) -> list[Stopwatch]:
     """Return one that lets a GPU run on, and for a GPU one that waits for it after each part."""
     return [Stopwatch(), *[Stopwatch(torch.cuda.synchronize)] * (device.type == "cuda")]
 

@@ -56,7 +56,7 @@ class Loop(NamedTuple):
 
     def count(self, *opcodes: str) -> int:
         """Count the instructions with one of these opcodes, whatever follows them."""
-        return sum(map(Counter(map(opcode, self.code)).get, opcodes, [0] * len(opcodes)))
+        return sum(map(Counter(map(opcode_of, self.code)).get, opcodes, [0] * len(opcodes)))
 
     @property
     def pauses(self) -> int:
@@ -73,13 +73,13 @@ class Loop(NamedTuple):
         for line, control in zip(self.code, self.control, strict=True):
             waits = [ready[i] for i in range(6) if control.waits >> i & 1]
             now = max([now, *waits])
-            if opcode(line) in ("LDS", "LDC"):
+            if opcode_of(line) in ("LDS", "LDC"):
                 ready[control.sets] = now + load
             now += control.stall
         return now
 
 
-def opcode(instruction: str) -> str:
+def opcode_of(instruction: str) -> str:
     """Return "FADD" of "@P0 FADD.FTZ R0, R1, R2"."""
     return PREDICATE.sub("", instruction).split()[0].split(".")[0]
 
@@ -126,10 +126,10 @@ def main_loop(section: str) -> Loop | None:
     def arithmetic(loop: Loop) -> tuple[int, int]:
         return loop.multiply_adds, loop.count("FADD", "DADD")
 
-    return max(innermost(section), key=arithmetic, default=None)
+    return max(innermost_loops(section), key=arithmetic, default=None)
 
 
-def innermost(section: str) -> list[Loop]:
+def innermost_loops(section: str) -> list[Loop]:
     """Return the innermost loops of a kernel, in the order of the code."""
     code, control, labels = read_section(section)
     spans = []

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 
 from dynconv.ops import dynamic_conv
 from dynconv.teach.check.cost import Cost
-from dynconv.teach.judge import Wrong, attempt, judge, labelled, require_type_of, sizes
+from dynconv.teach.judge import Wrong, attempt, judge, label_sizes, labelled, require_type_of
 
 MOST = 500
 """tensor operations, for 2,000 positions"""
@@ -105,7 +105,7 @@ def exponential_average(mine: Callable[..., Tensor]) -> None:
         return torch.stack(rows, dim=1)
 
     cases = {
-        sizes(T=T, decay=decay): (
+        label_sizes(T=T, decay=decay): (
             torch.randn(2, T, 3, generator=torch.Generator().manual_seed(T)),
             decay,
         )

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from dynconv.layers import DynamicConv, LightConv
-from dynconv.teach.controls.control import Control, definitions
+from dynconv.teach.controls.control import Control, run_definitions
 
 SIDES = (
     ("DynamicConv", "DynamicConv"),
@@ -18,7 +18,7 @@ SIDES = (
 
 def averaging(steps: int = 800, seeds: int = 2, sides: Any = SIDES) -> dict[str, Any]:
     """Return the vowels that lesson 13's models restore when decoders attend to the source."""
-    names = definitions("13_averaging", "training")
+    names = run_definitions("13_averaging", "training")
 
     Restorer: Any = names["Restorer"]
 
@@ -59,7 +59,7 @@ def averaging_long() -> dict[str, Any]:
 
 def averaging_alone() -> dict[str, Any]:
     """Return the vowels restored without attention: no encoder, and a mean of all letters."""
-    names = definitions("13_averaging", "training")
+    names = run_definitions("13_averaging", "training")
 
     def share(encoder: str, steps: int, seed: int) -> float:
         return round(names["restored"](names["fitted"](encoder, "DynamicConv", seed, steps)), 3)
@@ -79,7 +79,7 @@ def averaging_widths() -> dict[str, Any]:
 
     Each after 200 and after 800 updates.
     """
-    names = definitions("13_averaging", "training")
+    names = run_definitions("13_averaging", "training")
 
     def share(kind: str, width: int, seed: int, steps: int) -> float:
         def mixer(channels: int, heads: int, K: int, causal: bool) -> nn.Module:

@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from dynconv.layers import DynamicConv, LightConv
-from dynconv.teach.controls.control import Control, definitions
+from dynconv.teach.controls.control import Control, run_definitions
 
 MIXERS = (LightConv, DynamicConv)
 PLACES = (
@@ -20,7 +20,7 @@ PLACES = (
 
 def softmax() -> dict[str, Any]:
     """Return bits per letter of lesson 07's models with free weights, or as the name says."""
-    names = definitions("07_softmax", "novels")
+    names = run_definitions("07_softmax", "novels")
     stack: Any = names["LetterStack"]
 
     class LastNorm(stack):

@@ -46,7 +46,7 @@ def record_error(run: Measurement, errors: Sequence[float], allowed: float) -> N
         run.note = f"WRONG, not timed: error {run.error:.2g}, allowed {allowed:.2g}"
 
 
-def reference(
+def compute_reference(
     case: Case, inputs: Sequence[Tensor], g: Tensor, factor: Tensor | None = None
 ) -> list[Tensor]:
     """Return output and gradients in float64, by shifted copies or by the paper's windows.
@@ -119,7 +119,7 @@ def relative_errors(
                 scale = torch.tensor(1 / (1 - DROPOUT), dtype=accumulator(case.dtype))
                 factor = kept.double() * scale.item()  # as exact as the kernels have it
                 errors["forward"] += [] if right else [inf]
-        expected = reference(case, inputs, g, factor)
+        expected = compute_reference(case, inputs, g, factor)
         errors["forward"].append(relative_error(out, expected[0]))
         errors["backward"] += map(relative_error, gradients, expected[1:])
     return errors, expected

@@ -30,7 +30,7 @@ class Replay(NamedTuple):
         self.graph.replay()
 
 
-def copies(tensors: Sequence[Tensor]) -> list[Tensor]:
+def copy_all(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Return tensors of the same values and strides elsewhere in memory."""
     return [z.detach().clone().requires_grad_(z.requires_grad) for z in tensors]
 
@@ -88,7 +88,7 @@ class GpuClock:
         run.peak = torch.cuda.max_memory_allocated() - before - run.kept
         run.call, run.note = self.capture(call)
         if run.note is None and (fit := int(REPLAY_TIME / self.seconds(run.call))) > 1:
-            others = [run.make(copies(run.inputs)) for _ in range(fit - 1)]
+            others = [run.make(copy_all(run.inputs)) for _ in range(fit - 1)]
             run.call, run.note = self.capture(call, *others)
 
     def capture(self, *calls: Callable[[], object]) -> tuple[Callable[[], object], str | None]:
