@@ -48,7 +48,7 @@ class TrialResult(TypedDict):
 
     updates: PositiveInt
     score: Number | None
-    """the score as in Validation: higher is better; None when training diverged, as is the loss"""
+    """the score as in Validation: higher is better; None, like the loss, when training diverged"""
     loss: Number | None
     """the loss in nats per token"""
 
@@ -74,7 +74,7 @@ def tune(
     name       the recipe, as `load_recipe` takes it
     overrides  key=value, for every trial
     space      a shipped search space, or the file of one
-    trials     how many the first round has
+    trials     the number of trials in the first round
     folder     where the run directories ROUND-TRIAL are; None: runs/tune-NAME
     output     JSON; None: data/results/tune-NAME.json
 
@@ -145,7 +145,7 @@ def open_study(folder: Path, space: dict[str, str]) -> Study:
 def draw_trials(
     study: Study, distributions: dict[str, Any], trials: int, search: SearchSpace
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield number and settings of each trial: first those drawn before, then new ones."""
+    """Yield the number and the settings of each trial: first earlier trials, then new ones."""
     for trial in study.trials[:trials]:
         yield trial.number, search.overrides(trial.params)
     while len(study.trials) < trials:
@@ -186,7 +186,7 @@ def select_promoted(results: list[TrialRecord], search: SearchSpace) -> list[tup
 
 
 def trial_quality(result: TrialResult) -> tuple[float, float]:
-    """Return what to compare trials by, as `Validation.quality`; one that diverged is the worst."""
+    """Return the key that orders trials, a `Validation.quality`; one that diverged is the worst."""
     loss, score = (math.nan if result[key] is None else result[key] for key in ("loss", "score"))
     return Validation(loss, score, "").quality
 

@@ -9,7 +9,7 @@ EIGHTHS = ["", *"▏▎▍▌▋▊▉"]
 def print_floors(
     found: Mapping[str, Mapping[str, float]], copy: float, worst: str | None = None
 ) -> None:
-    """Print a row of floors per version; `*` marks the highest, and a bar gives it in copies.
+    """Print a row of floors per version; `*` marks the highest, and a bar shows it in copies.
 
     found  microseconds, by version and limit
     copy   microseconds of one copy
@@ -35,6 +35,6 @@ def print_floors(
 
 
 def draw_bar(length: float) -> str:
-    """Return a bar of so many blocks, rounded to an eighth."""
+    """Return a bar of `length` blocks, rounded to an eighth of a block."""
     whole, eighths = divmod(round(8 * length), 8)
     return "█" * whole + EIGHTHS[eighths]

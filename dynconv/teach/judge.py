@@ -154,7 +154,7 @@ def copy_value(value: Any) -> Any:
 
 
 def check_unchanged(given: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-    """Raise `Wrong` with the name of the first input that is not as it was before."""
+    """Raise `Wrong`, with its name, for the first input that has changed."""
     for name, now in given.items():
         if not is_near(now, before[name], 0, 0):
             raise Wrong(f"it changes `{name}` in place: work on a copy")
@@ -171,7 +171,7 @@ def describe_type(value: Any) -> str:
 def require_type_of(
     value: Any, right: Any, what: str = "it returns", any_float: bool = False
 ) -> Any:
-    """Return the value in the form of the right one; raise `Wrong` if it is of another kind."""
+    """Return the value in the form of the right one; raise `Wrong` if its type differs."""
     if isinstance(right, Tensor):
         if not isinstance(value, Tensor):
             raise Wrong(f"{what} {describe_type(value)}, not a tensor")
@@ -207,7 +207,7 @@ def describe_difference(
     place: Callable[[tuple[int, ...]], str] | None = None,
     what: str | None = None,
 ) -> str | None:
-    """Return where two answers of one kind differ first, and both numbers; None if nowhere."""
+    """Return where two answers of one type differ first, with both numbers; None if they agree."""
     rtol, atol = tolerance
     if isinstance(right, tuple):
         named = zip(right._fields, mine, right, strict=True)

@@ -132,7 +132,7 @@ def is_current(text: Path) -> bool:
 def strip(text: Path, out: Path, install: str = "") -> None:
     """Write a lesson as a notebook in `out`, without outputs, with an empty cell per solution.
 
-    install  the source of a first cell, if there is to be one
+    install  the source of an additional first cell; "" adds none
     """
     out.mkdir(parents=True, exist_ok=True)
     exercises = SOLUTION.sub("```{code-cell} ipython3\n```\n", text.read_text("utf-8"))

@@ -24,7 +24,7 @@ WHAT = "How far TaLK's channels drift: |mean| / deviation, quantiles over 192 ch
 
 
 def measure_drift(run: Path) -> dict[str, Any]:
-    """Return, for what each TaLK layer of an encoder sums, quantiles of |mean| / deviation."""
+    """Return quantiles of |mean| / deviation over the channels that each TaLK layer sums."""
     trained = load_model(run)
     summed: dict[str, list[Tensor]] = {}
 

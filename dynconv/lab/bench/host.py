@@ -75,7 +75,7 @@ def bench_host(rounds: int, output: Path | None, say: Callable[[str], None]) -> 
 
 
 def omit(launch: Launch, values: Values, tensors: list[Tensor]) -> tuple:
-    """Look up what the driver would be called with, and leave it there."""
+    """Look up what the driver would be called with, but do not call it."""
     return launch.source, launch.kernel, tensors[0].device
 
 

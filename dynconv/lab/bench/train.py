@@ -107,7 +107,10 @@ def measure_training(recipe: Recipe, updates: int, synthetic: int | None) -> dic
 
 
 def make_stopwatches(device: torch.device) -> list[Stopwatch]:
-    """Return one that lets a GPU run on, and for a GPU one that waits for it after each part."""
+    """Return the stopwatches of the runs.
+
+    The first never waits for the device; on a GPU, a second one waits after each part of an update.
+    """
     return [Stopwatch(), *[Stopwatch(torch.cuda.synchronize)] * (device.type == "cuda")]
 
 
@@ -119,10 +122,11 @@ def seconds_per_update(watch: Stopwatch, updates: int) -> dict[str, float]:
 def train_briefly(
     recipe: Recipe, updates: int, run: Path, watch: Stopwatch, ranks: Ranks
 ) -> tuple[Recipe, list[UpdateBatches]]:
-    """Train for warm-up and `updates` updates; return the recipe, its precision decided, and these.
+    """Train for the warm-up and `updates` more updates.
 
-    The batches are drawn again after training, which does not keep them. Raises UserError if a
-    signal ended training, because the times would then be of fewer updates.
+    Return the recipe, in which the precision is decided, and the batches of these updates. They are
+    drawn again after training, which does not keep them. Raises UserError if a signal ended
+    training, because the times would then be of fewer updates.
     """
     last = WARMUP_UPDATES + updates
     config = replace(
@@ -138,7 +142,7 @@ def train_briefly(
 
 
 def count_flops(recipe: Recipe, updates: Sequence[UpdateBatches], ranks: Ranks) -> int:
-    """Count the FLOPs of the matrix products in these updates; all others are few in comparison."""
+    """Count the FLOPs of the matrix products in these updates; other operations need far fewer."""
     model = build(recipe.model).to(ranks.device)
     set_activation_checkpointing(model, recipe.train.checkpoint_activations)
     loss_module = BatchLoss(model, task_of(recipe), recipe.train.precision)

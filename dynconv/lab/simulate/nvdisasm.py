@@ -55,7 +55,7 @@ class Loop(NamedTuple):
         return self.count("FFMA", "DFMA", "HMMA")  # the last one of matrices
 
     def count(self, *opcodes: str) -> int:
-        """Count the instructions with one of these opcodes, whatever follows them."""
+        """Count the instructions with one of these opcodes, whatever their modifiers."""
         return sum(map(Counter(map(opcode_of, self.code)).get, opcodes, [0] * len(opcodes)))
 
     @property
@@ -80,7 +80,7 @@ class Loop(NamedTuple):
 
 
 def opcode_of(instruction: str) -> str:
-    """Return "FADD" of "@P0 FADD.FTZ R0, R1, R2"."""
+    """Return the opcode of an instruction: "FADD" for "@P0 FADD.FTZ R0, R1, R2"."""
     return PREDICATE.sub("", instruction).split()[0].split(".")[0]
 
 
@@ -91,7 +91,7 @@ def why_unavailable() -> str | None:
 
 @cache
 def find_nvdisasm() -> str | None:
-    """Return the path of nvdisasm: of the package, or of a CUDA toolkit."""
+    """Return the path of nvdisasm, from its package or a CUDA toolkit."""
     try:
         files = metadata.files(PACKAGE) or []
     except metadata.PackageNotFoundError:
@@ -121,7 +121,7 @@ def disassemble(compiled: Compiled) -> dict[str, str]:
 
 
 def main_loop(section: str) -> Loop | None:
-    """Return the innermost loop with the most multiply-adds or, without any, the most additions."""
+    """Return the innermost loop with the most multiply-adds, or additions if none multiplies."""
 
     def arithmetic(loop: Loop) -> tuple[int, int]:
         return loop.multiply_adds, loop.count("FADD", "DADD")

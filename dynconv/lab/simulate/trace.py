@@ -278,7 +278,7 @@ def array_traffic(a: np.ndarray) -> Traffic:
 
 
 def request_cycles(accesses: np.ndarray) -> np.ndarray:
-    """Return, per request in order, the minimum cycles that it occupies L1 and shared memory.
+    """Return for how many cycles each request occupies L1 and shared memory at least, in order.
 
     L1 delivers 128 bytes per cycle, which are four sectors. Each of shared memory's 32 banks
     delivers one word per cycle, to all threads that want it; word i is in bank i % 32. An access

@@ -99,7 +99,7 @@ def chunk_faults(
 
 
 def decay_ratios(keep: Tensor) -> Tensor:
-    """Return product up to t by product up to s (B, Q, Q), above the diagonal also."""
+    """Return (B, Q, Q): the product up to t divided by the product up to s, for all t and s."""
     clock = keep.log().cumsum(1)
     return (clock.unsqueeze(2) - clock.unsqueeze(1)).exp()
 

@@ -36,7 +36,7 @@ def adaptive_argmax(mine: Callable[..., Tensor]) -> None:
 
 
 def draw_bands(edges, widths, seed: int) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    """Return E_i (V_i, w_i) per band, P_i (C, w_i) of each but the first, classes (bands - 1, C).
+    """Return E_i (V_i, w_i) per band, P_i (C, w_i) except the first, and classes (bands - 1, C).
 
     The logits are sharp enough that each band wins in some rows, even if another class is likelier.
     """
@@ -61,7 +61,7 @@ def compute_logits(
 
 
 def log_probabilities(head: Tensor, tails: list[Tensor]) -> Tensor:
-    """Return log p (N, V), of log p of words and classes (N, V_0 + n) and the logits of tails."""
+    """Return log p (N, V), given log p of words and classes (N, V_0 + n) and the tails' logits."""
     words, *classes = head.split([head.shape[1] - len(tails)] + [1] * len(tails), dim=-1)
     pairs = zip(classes, tails, strict=True)
     return torch.cat([words, *(row + tail.log_softmax(-1) for row, tail in pairs)], dim=-1)
@@ -118,7 +118,7 @@ def band_faults(hidden: Tensor, *bands) -> Iterator:
 
 
 def explain_band(mine: Tensor, right: Tensor, hidden: Tensor, *bands) -> str:
-    """Return how the first wrong type relates to the right one."""
+    """Return in words how the first wrong type relates to the right one."""
     row, edges = int((mine != right).nonzero()[0]), band_edges(bands[0])
     p = all_log_probabilities(hidden, *bands)[row, right[row]].exp()
     where = describe_relation(int(mine[row]), int(right[row]), edges)
@@ -126,7 +126,7 @@ def explain_band(mine: Tensor, right: Tensor, hidden: Tensor, *bands) -> str:
 
 
 def describe_relation(mine: int, right: int, edges: list[int]) -> str:
-    """Return how a wrong type relates to the right one."""
+    """Return in words how a wrong type relates to the right one."""
     if not 0 <= mine < edges[-1]:
         return f"types are 0 to {edges[-1] - 1}"
     of_mine, of_right = (bisect_right(edges, v) - 1 for v in (mine, right))

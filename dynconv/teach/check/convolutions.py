@@ -20,7 +20,7 @@ AXES = {"B": "sentences", "T": "positions", "H": "heads", "K": "taps"}
 def on_sequences(mine: Callable, right: Callable, *shapes: tuple, **fixed: int) -> None:
     """Compare on a short, a middling and a long sequence of 6 channels, for two paddings.
 
-    shapes  of the inputs after x (B, T, C), with "T" for its length
+    shapes  the shapes of the inputs after x (B, T, C), in which "T" stands for its length
     fixed   options after pad_left
     """
     cases = {}

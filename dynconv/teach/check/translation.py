@@ -255,7 +255,7 @@ class ChrF(NamedTuple):
         return Counter(text[i : i + n] for i in range(len(text) - n + 1))
 
     def f_score(self, p: float, r: float) -> float:
-        """Return F of a precision and a recall."""
+        """Return the F score of a precision and a recall."""
         weight = self.beta**2
         return self.scale * (1 + weight) * p * r / (weight * p + r) if p + r else 0.0
 

@@ -24,7 +24,7 @@ def softmax() -> dict[str, Any]:
     stack: Any = names["LetterStack"]
 
     class LastNorm(stack):
-        """A LetterStack without norms but the one in front of the output layer."""
+        """A LetterStack whose only norm is in front of the output layer."""
 
         def __init__(self, *options: Any, **more: Any) -> None:
             super().__init__(*options, **more)

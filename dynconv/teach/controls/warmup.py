@@ -82,7 +82,7 @@ def warmup() -> dict[str, Any]:
 def gradient_descent() -> dict[str, Any]:
     """Return the share of digits that lesson 23's models get right after gradient descent.
 
-    For two peaks, with a warm-up and without one.
+    There are shares for two peaks, with a warm-up and without one.
     """
     names = run_definitions("23_recipe", "EINS", "ZEHN", "ONE", "TEN", "FIXED", "WORDS")
 

@@ -68,7 +68,7 @@ def bench_kernels(
     output: Path | None,
     say: Callable[[str], None],
 ) -> int:
-    """Measure, or with `plan` predict without a GPU; return how many kernels are wrong."""
+    """Measure the kernels, or predict them without a GPU (`plan`); return how many are wrong."""
     operators = operators or OPERATORS
     cases = make_cases(shapes, dtypes, operators, kernel_sizes)
     options = ["--shapes", *shapes, "--dtypes", *dtypes, "--operators", *operators]

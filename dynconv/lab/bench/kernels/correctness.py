@@ -39,7 +39,7 @@ def relative_error(result: Tensor, expected: Tensor) -> float:
 
 
 def record_error(run: Measurement, errors: Sequence[float], allowed: float) -> None:
-    """Record the largest error of a run; a note says if it, or a NaN, exceeds `allowed`."""
+    """Record the largest error of a run; a note says if it exceeds `allowed` or is NaN."""
     run.right = all(one <= allowed for one in errors)
     run.error = torch.tensor(errors).max().item()
     if not run.right:
@@ -51,7 +51,7 @@ def compute_reference(
 ) -> list[Tensor]:
     """Return output and gradients in float64, by shifted copies or by the paper's windows.
 
-    factor  what DropConnect multiplies the softmax by, (B, T, H, K)
+    factor  (B, T, H, K), by which DropConnect multiplies the softmax
     """
     B, T, C, _ = case.shape
     pad = case.K // 2

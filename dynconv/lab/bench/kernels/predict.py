@@ -24,9 +24,9 @@ def kernel_resources(cases: Sequence[Case]) -> list[dict]:
     """Return what every kernel that the cases launch needs, on the architectures that launch it.
 
     Dynamic shared memory is the most that any launch takes. Instructions are counted on sm_90: in
-    the loop over rows, for TILE rows; in TaLK's over positions, for one; or in the loop over tiles,
-    for one tile, followed by the instructions around it. They are None for other kernels, and
-    without nvdisasm.
+    the loop over rows, for TILE rows; in TaLK's loop over positions, for one position; in the loop
+    over tiles, for one tile, followed by the instructions around the loop. They are None for other
+    kernels, and where nvdisasm is missing.
     """
     used: dict[str, dict[str, set[str]]] = {}  # by source and kernel
     dynamic: dict[str, int] = {}  # by kernel

@@ -140,7 +140,7 @@ def count_band_tiles(case: Case, launch: Launch) -> BandWalk:
 
 
 def tensor_core_operations(case: Case, launch: Launch) -> int:
-    """Return the operations of tensor cores, those with zeros included; 0 without tensor cores."""
+    """Return the operations of tensor cores, products with zeros included; 0 if it uses none."""
     if launch.name not in BANDS:
         return 0
     B, T, C, _ = case.shape
@@ -172,7 +172,7 @@ def count_band_cycles(case: Case, launch: Launch) -> float:
 
 
 def extra_bytes(case: Case, launched: Sequence[Launch]) -> int:
-    """Return the bytes beyond the minimum: DynamicConv's dx and dweight on tensor cores read g."""
+    """Return the bytes beyond the minimum: on tensor cores DynamicConv reads g a second time."""
     return case.x_bytes if sum(launch.name in BANDS for launch in launched) > 1 else 0
 
 
@@ -240,8 +240,8 @@ class Instructions(NamedTuple):
     """The instructions of a compiled kernel."""
 
     loop: int
-    """instructions of the loop for TILE rows of x, which are as many taps; of TaLK for a position;
-    on tensor cores for a tile, or for 8 V channels of one"""
+    """instructions of the loop for TILE rows of x, which meet as many taps; in TaLK for a position;
+    on tensor cores, for a tile or for 8 V of its channels"""
     around: int = 0
     """instructions around that loop, on tensor cores"""
 
@@ -251,8 +251,8 @@ def issued_instructions(
 ) -> float:
     """Return the instructions of the loop over rows, summed over warps; 0 where none are known.
 
-    The first and last rows of a tile take as many, without the products that they leave out. For
-    TaLK it counts the loop over positions. On tensor cores it counts the loop over tiles, and what
+    The first and last rows of a tile take as many instructions, except the products that they leave
+    out. For TaLK the loop over positions is counted; on tensor cores the loop over tiles, and what
     comes before and after it.
     """
     if launch.kernel not in instructions:
@@ -277,9 +277,9 @@ def predict_case(
 ) -> dict:
     """Return for each direction what it needs, and the times that follow.
 
-    Bytes, operations and cycles; the microseconds that each takes at least (`us`); the floor of the
-    first two; the number of launches; and the expected time. With the kernels' instructions, `us`
-    has also the time to issue them.
+    These are bytes, operations and cycles; the microseconds that each takes at least (`us`); the
+    floor of the first two; the number of launches; and the expected time. If the kernels'
+    instructions are given, `us` also contains the time to issue them.
     """
     fma = FMA / 2 if case.dtype == torch.float64 else FMA
     rows = {}
