@@ -45,11 +45,9 @@ from dynconv.files import (
     path_inside,
     read_json,
     replace_text,
-    sha256,
 )
 from dynconv.machine import current_commit, device_name
 from dynconv.schema import PositiveInt, validated_content
-from dynconv.text.prepared import VOCABULARY, find_prepared
 from dynconv.train.distributed import Ranks
 from dynconv.train.legacy import is_unmarked_run
 
@@ -136,20 +134,6 @@ def match_recorded_recipe(
 def with_precision(recipe: Recipe, precision: Precision) -> Recipe:
     """Return the recipe with this train.precision."""
     return replace(recipe, train=replace(recipe.train, precision=precision))
-
-
-def check_vocabulary(owner: Path, digest: str, run: Path) -> None:
-    """Raise UserError if `owner`, a checkpoint or a corpus, uses another vocabulary than the run.
-
-    digest  the sha256 of the vocabulary of `owner`; token ids mean nothing without it
-    """
-    if digest != sha256(run / VOCABULARY):
-        raise UserError(f"{owner}: made with another vocabulary than {run / VOCABULARY}")
-
-
-def prepared_dir(run: Path, recipe: Recipe) -> Path:
-    """Return the directory of the encoded text: the recipe's corpus, or the run's own copy."""
-    return find_prepared(recipe.data.corpus) or run / DATA
 
 
 class StartRecord(TypedDict):

@@ -45,7 +45,7 @@ class Array(NamedTuple):
     """The memory of a tensor."""
 
     shape: tuple[int, ...]
-    outer_strides: tuple[int, ...]
+    strides: tuple[int, ...]
     dtype: torch.dtype
     alignment: int = VECTOR_BYTES
     """alignment of its address in bytes: a power of two up to VECTOR_BYTES"""
