@@ -46,7 +46,7 @@ def read_json(path: Path, remedy: str) -> Any:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable_error(path, error) from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not readable as JSON ({error}): {remedy}") from None
 
@@ -56,7 +56,7 @@ def directory_error(path: Path) -> UserError:
     return UserError(f"{path}: is a directory; name a file")
 
 
-def unreadable(path: Path, error: OSError) -> UserError:
+def unreadable_error(path: Path, error: OSError) -> UserError:
     """Return the UserError `PATH: cannot be read (REASON): REMEDY` for a file."""
     if path.is_dir():
         return directory_error(path)

@@ -57,7 +57,7 @@ def peak_memory(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def commit() -> str | None:
+def current_commit() -> str | None:
     """Return the commit of dynconv's working tree, perhaps with `+changes`; None outside of git."""
 
     def git(*arguments: str) -> str:

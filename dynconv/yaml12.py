@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dynconv.errors import UserError, is_unicode, quoted, shorten
-from dynconv.files import unreadable
+from dynconv.files import unreadable_error
 
 # Constants and numbers as in the core schema of YAML 1.2, section 10.3.2, but without its octal and
 # hexadecimal integers: 0o17 and 0x1F are text. In YAML 1.1, which PyYAML reads, `no` is false, 010
@@ -41,7 +41,7 @@ def read_yaml(path: Path) -> Any:
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not readable YAML: {error}") from None
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable_error(path, error) from None
 
 
 def parse_yaml(text: str, where: str) -> Any:
@@ -63,10 +63,10 @@ def parse_value(text: str, where: str) -> Any:
     """
     if not is_unicode(text):
         raise UserError(f"{where}: not valid UTF-8: rename the file or directory")
-    return parse_yaml(text, where) if text.startswith(("[", "{", "'", '"')) else scalar(text)
+    return parse_yaml(text, where) if text.startswith(("[", "{", "'", '"')) else parse_scalar(text)
 
 
-def scalar(text: str) -> Any:
+def parse_scalar(text: str) -> Any:
     """Return the constant or the number that unquoted text stands for, or else the text."""
     if text in CONSTANTS:
         return CONSTANTS[text]
@@ -154,7 +154,7 @@ class _Builder:
             raise _refusal(event, f"more than {MAX_DEPTH} mappings and lists inside each other")
         before = self.nodes
         if isinstance(event, yaml.ScalarEvent):
-            value = scalar(event.value) if event.implicit[0] else event.value
+            value = parse_scalar(event.value) if event.implicit[0] else event.value
         elif isinstance(event, yaml.SequenceStartEvent):
             value = []
             while not isinstance(item := next(self.events), yaml.SequenceEndEvent):

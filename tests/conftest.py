@@ -93,7 +93,7 @@ def gpu_record(config, stats: dict[str, list]) -> Path | None:
     from dynconv.lab import ledger
 
     name = architecture_name(torch.cuda.current_device())
-    entry = ledger.entry(
+    entry = ledger.new_entry(
         f"the tests of the CUDA kernels passed on a GPU of architecture {name}",
         "pytest -m gpu",
         {"architecture": name, "sources": sources_hash(), "passed": len(passed)},

@@ -74,7 +74,7 @@ def execute(arguments: Sequence[str] | None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if sys.getfilesystemencoding() != "utf-8":  # then letters may have become surrogates
         " ".join(arguments).encode()  # which raises a UnicodeEncodeError
-    top = parser()
+    top = make_parser()
     try:
         options, rest = top.parse_known_args(join_negative(arguments))
     except argparse.ArgumentError as error:
@@ -98,7 +98,7 @@ def fail(message: str, code: int) -> int:
     return code
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands; the parsed options' `call` runs the chosen one."""
     top = Parser(
         prog="dynconv",

@@ -2,7 +2,15 @@
 
 from signal import Signals
 
-from dynconv.cli.options import ShowList, add_command, add_output, add_overrides, number, path, say
+from dynconv.cli.options import (
+    ShowList,
+    add_command,
+    add_output,
+    add_overrides,
+    number_type,
+    parse_path,
+    say,
+)
 
 
 def add_parser(subparsers) -> None:
@@ -12,14 +20,14 @@ def add_parser(subparsers) -> None:
     add_overrides(parser, "replace an entry in the recipe of every row", "train.updates=300")
     parser.add_argument(
         "--seeds",
-        type=number("Repeats"),
+        type=number_type("Repeats"),
         default=3,
         metavar="N",
         help="train with seeds 1 to N",
     )
     parser.add_argument(
         "--run",
-        type=path,
+        type=parse_path,
         metavar="DIR",
         help="where to keep its runs ROW-SEED (default: runs/NAME)",
     )

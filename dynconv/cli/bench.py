@@ -10,8 +10,8 @@ from dynconv.cli.options import (
     add_recipe,
     keywords_of,
     load_trained,
-    number,
-    path,
+    number_type,
+    parse_path,
     positive_int,
     say,
 )
@@ -35,7 +35,10 @@ def add_parser(subparsers) -> None:
 def add_rounds(parser: argparse.ArgumentParser, default: int) -> None:
     """Add the option --rounds, the number of repetitions."""
     parser.add_argument(
-        "--rounds", type=number("Repeats"), default=default, help="number of times to measure each"
+        "--rounds",
+        type=number_type("Repeats"),
+        default=default,
+        help="number of times to measure each",
     )
 
 
@@ -83,9 +86,11 @@ def add_operators(commands) -> None:
     )
     add_list(parser, "--operators", "functions of dynconv.ops (default: all)")
     add_list(parser, "--impl", "implementations (default: all but loop)")
-    parser.add_argument("--kernel-size", type=number("Dimension"), default=31, help="K, odd")
+    parser.add_argument("--kernel-size", type=number_type("Dimension"), default=31, help="K, odd")
     add_rounds(parser, 5)
-    parser.add_argument("--threads", type=number("Threads"), default=1, help="threads of PyTorch")
+    parser.add_argument(
+        "--threads", type=number_type("Threads"), default=1, help="threads of PyTorch"
+    )
     parser.add_argument(
         "--dtype", choices=["float32", "bfloat16", "float16"], default="float32", help="dtype of x"
     )
@@ -156,7 +161,7 @@ def add_training(commands) -> None:
     parser.add_argument("--updates", type=positive_int, default=100, help="updates to time")
     parser.add_argument(
         "--synthetic",
-        type=number("PositiveLength"),
+        type=number_type("PositiveLength"),
         metavar="LINES",
         help="train on this many lines of random words instead of the corpus",
     )
@@ -198,14 +203,18 @@ def add_recall(commands) -> None:
     parser.add_argument(
         "--lr",
         dest="rates",
-        type=number("Positive"),
+        type=number_type("Positive"),
         nargs="+",
         default=[1e-3, 3e-3],
         help="learning rates to choose from",
     )
     parser.add_argument("--updates", type=positive_int, default=1000, help="updates of each stack")
     parser.add_argument(
-        "--seeds", type=number("Repeats"), default=3, metavar="N", help="train with seeds 1 to N"
+        "--seeds",
+        type=number_type("Repeats"),
+        default=3,
+        metavar="N",
+        help="train with seeds 1 to N",
     )
     add_output(parser, "data/results/recall.json")
 
@@ -222,7 +231,7 @@ def add_first(commands) -> None:
     parser.add_argument("--steps", type=positive_int, help="maximum steps in this call")
     parser.add_argument(
         "--output",
-        type=path,
+        type=parse_path,
         metavar="FOLDER",
         help="where to write (default: data/results/first-run-DEVICE; outside a checkout, "
         "first-run-DEVICE; without a GPU, a temporary folder)",

@@ -3,7 +3,7 @@
 from typing import get_args
 
 from dynconv.choices import VocabularyKind
-from dynconv.cli.options import add_command, keywords_of, number, path, say
+from dynconv.cli.options import add_command, keywords_of, number_type, parse_path, say
 
 
 def add_parser(subparsers) -> None:
@@ -39,12 +39,12 @@ def add_fetch(commands) -> None:
     parser = add_command(commands, "fetch", run_fetch)
     parser.add_argument("name")
     parser.add_argument(
-        "--out", type=path, metavar="DIR", help="where to keep it (default: data/raw/NAME)"
+        "--out", type=parse_path, metavar="DIR", help="where to keep it (default: data/raw/NAME)"
     )
     parser.add_argument(
         "--from",
         dest="source",
-        type=path,
+        type=parse_path,
         metavar="DIR",
         help="use the files of this directory instead of downloading them",
     )
@@ -71,7 +71,7 @@ def add_prepare(commands) -> None:
     )
     parser.add_argument(
         "--vocab-size",
-        type=number("VocabSize"),
+        type=number_type("VocabSize"),
         nargs="+",
         metavar="N",
         help="number of types in the joint vocabulary, or in the vocabularies of source and target "
@@ -84,15 +84,17 @@ def add_prepare(commands) -> None:
         help="byte-pair encoding of any text (bytes) or of tokenised words (bpe), or "
         "whole words (default: the kind of --reuse, else bytes)",
     )
-    parser.add_argument("--raw", type=path, metavar="DIR", help="where data fetch --out put it")
+    parser.add_argument(
+        "--raw", type=parse_path, metavar="DIR", help="where data fetch --out put it"
+    )
     parser.add_argument(
         "--reuse",
-        type=path,
+        type=parse_path,
         metavar="FILE",
         help="use this vocabulary.json instead of learning one",
     )
     parser.add_argument(
-        "--out", type=path, metavar="DIR", help="where to write it (default: prepared/NAME)"
+        "--out", type=parse_path, metavar="DIR", help="where to write it (default: prepared/NAME)"
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dynconv import __version__
 from dynconv.cli.options import add_command
-from dynconv.cli.packages import installed_version, requirements
+from dynconv.cli.packages import installed_version, list_requirements
 from dynconv.paths import find_checkout
 
 EXTRAS = {
@@ -48,11 +48,11 @@ def describe_machine() -> str:
         f"{threads} thread{'s' * (threads != 1)}",
         "",
         "Packages",
-        *packages(),
+        *describe_packages(),
         "",
         "Devices",
         "  cpu",
-        *gpus(),
+        *describe_gpus(),
     ]
     lines += ["", 'What impl="auto", the default of every operator in dynconv.ops, chooses']
     rest = (
@@ -70,9 +70,9 @@ def describe_machine() -> str:
     return "\n".join(lines)
 
 
-def packages() -> list[str]:
+def describe_packages() -> list[str]:
     """Return a line for each package that dynconv requires, and for each of its extras."""
-    required = requirements()
+    required = list_requirements()
     lines = [
         f"  {name:<18} {installed_version(name) or f'MISSING: pip install {name}'}"
         for name, extra in required
@@ -87,7 +87,7 @@ def packages() -> list[str]:
     return lines
 
 
-def gpus() -> list[str]:
+def describe_gpus() -> list[str]:
     """Return a line for each GPU that PyTorch sees, with its architecture."""
     import torch
 
@@ -113,7 +113,7 @@ def native_kernels() -> str:
             "(LightConv) to six (TaLK) times as long."
         )
     compiler = native.require_compiler()
-    notes = [native.substitution(compiler)]
+    notes = [native.describe_substitution(compiler)]
     if not native.load_library(torch.float32).threaded():
         notes.append("This compiler's OpenMP does not fit PyTorch's, so they run on one thread")
     return (
@@ -149,7 +149,7 @@ def cuda_kernels() -> str:
     except RuntimeError as error:
         return f"{status} The CUDA kernels (impl='cuda') fail here: {error}."
     seconds = time.perf_counter() - start
-    chosen = "so it chooses them" if cuda.tests_passed_on(x) else "so ask for them with impl='cuda'"
+    chosen = "so it chooses them" if cuda.is_trusted_on(x) else "so ask for them with impl='cuda'"
     return (
         f"{status} This GPU is {cuda.architecture_name(x.device.index)}, {chosen}. They can run "
         f"here in float32, float64, float16 and bfloat16. CuPy compiled the first one in "

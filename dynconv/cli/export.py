@@ -1,6 +1,6 @@
 """`dynconv export`: write a translator for a web page."""
 
-from dynconv.cli.options import add_command, add_run, load_trained, path
+from dynconv.cli.options import add_command, add_run, load_trained, parse_path
 
 
 def add_parser(subparsers) -> None:
@@ -9,7 +9,7 @@ def add_parser(subparsers) -> None:
     add_run(parser)
     parser.add_argument(
         "--web",
-        type=path,
+        type=parse_path,
         required=True,
         metavar="FILE",
         help="a JavaScript file, or a directory in which it is named translator-MIXER.js; the "

@@ -1,6 +1,6 @@
 """`dynconv generate`: sample text from a language model."""
 
-from dynconv.cli.options import add_command, add_run, load_trained, number, positive_int, say
+from dynconv.cli.options import add_command, add_run, load_trained, number_type, positive_int, say
 from dynconv.cli.stdout import write_utf8
 
 
@@ -12,18 +12,22 @@ def add_parser(subparsers) -> None:
         "--prompt", default="", metavar="TEXT", help="the text to continue (default: none)"
     )
     parser.add_argument(
-        "--samples", type=number("Repeats"), default=1, metavar="N", help="number of continuations"
+        "--samples",
+        type=number_type("Repeats"),
+        default=1,
+        metavar="N",
+        help="number of continuations",
     )
     parser.add_argument(
         "--max-tokens",
-        type=number("PositiveLength"),
+        type=number_type("PositiveLength"),
         default=100,
         metavar="N",
         help="maximum tokens of a continuation",
     )
     parser.add_argument(
         "--temperature",
-        type=number("NonNegative"),
+        type=number_type("NonNegative"),
         default=1,
         metavar="X",
         help="below 1 favours likely tokens; 0 always takes the most likely one",
@@ -33,14 +37,14 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "--top-p",
-        type=number("Fraction"),
+        type=number_type("Fraction"),
         default=1,
         metavar="P",
         help="sample only from the fewest tokens whose probabilities sum to P; 1: from all",
     )
     parser.add_argument(
         "--seed",
-        type=number("NonNegativeInt"),
+        type=number_type("NonNegativeInt"),
         default=1,
         metavar="N",
         help="the same seed gives the same text",

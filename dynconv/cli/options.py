@@ -81,15 +81,15 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     text = "replace an entry of the recipe's section decode"
     add_overrides(parser, text, "decode.min_length=3", "decode")
-    parser.add_argument("--beam", type=number("Beam"), help="short for decode.beam=BEAM")
+    parser.add_argument("--beam", type=number_type("Beam"), help="short for decode.beam=BEAM")
     parser.add_argument(
-        "--lenpen", type=number("LengthPenalty"), help="short for decode.lenpen=LENPEN"
+        "--lenpen", type=number_type("LengthPenalty"), help="short for decode.lenpen=LENPEN"
     )
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add a run directory and which of its checkpoints to use."""
-    parser.add_argument("run", type=path, metavar="RUN")
+    parser.add_argument("run", type=parse_path, metavar="RUN")
     parser.add_argument(
         "--checkpoint",
         default="best",
@@ -119,10 +119,10 @@ def load_trained(options, task: type | None = None) -> "TrainedModel":
 def add_output(parser: argparse.ArgumentParser, default: str) -> None:
     """Add the file to which a command writes its measurements."""
     where = f"JSON (default: {default}; outside a checkout, its name without the folder)"
-    parser.add_argument("--output", type=path, metavar="FILE", help=where)
+    parser.add_argument("--output", type=parse_path, metavar="FILE", help=where)
 
 
-def path(text: str) -> Path:
+def parse_path(text: str) -> Path:
     """Parse the name of a file or directory; an empty one would be the working directory."""
     if not text:
         raise argparse.ArgumentTypeError("'' is empty: name a file or directory, or leave it out")
@@ -140,7 +140,7 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def number(schema: str) -> Callable[[str], float]:
+def number_type(schema: str) -> Callable[[str], float]:
     """Return a function that parses a number of the type `schema` in `dynconv.schema`.
 
     The type is imported only when the option is given, because --help must stay quick.
@@ -149,10 +149,10 @@ def number(schema: str) -> Callable[[str], float]:
     def parse(text: str) -> float:
         from dynconv import schema as types
         from dynconv.errors import UserError
-        from dynconv.yaml12 import scalar
+        from dynconv.yaml12 import parse_scalar
 
         try:
-            return types.validated(getattr(types, schema), scalar(text), "")
+            return types.validated(getattr(types, schema), parse_scalar(text), "")
         except UserError as error:
             raise argparse.ArgumentTypeError(str(error).removeprefix(": ")) from None
 
@@ -160,4 +160,4 @@ def number(schema: str) -> Callable[[str], float]:
     return parse
 
 
-positive_int = number("PositiveInt")
+positive_int = number_type("PositiveInt")

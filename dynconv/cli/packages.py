@@ -27,7 +27,7 @@ def how_to_install(module: str) -> str:
     """
     package = canonical_name(PACKAGES.get(module, module))
     extras = []
-    for name, extra in requirements():
+    for name, extra in list_requirements():
         if canonical_name(name) == package:
             if extra is None:
                 return f"pip install {name}"
@@ -38,7 +38,7 @@ def how_to_install(module: str) -> str:
     return "pip install --force-reinstall dynconv"
 
 
-def requirements() -> list[tuple[str, str | None]]:
+def list_requirements() -> list[tuple[str, str | None]]:
     """Return the packages that dynconv declares, each with its extra; None if always needed.
 
     A checkout that is not installed declares none.

@@ -3,7 +3,7 @@
 import sys
 import threading
 
-from dynconv.cli.options import add_command, add_recipe, number, positive_int
+from dynconv.cli.options import add_command, add_recipe, number_type, positive_int
 
 PATIENCE = 5.0
 """seconds without a result before the command says what it is doing"""
@@ -17,14 +17,14 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--gpus", type=positive_int, default=1, help="GPUs that train together")
     parser.add_argument(
         "--memory",
-        type=number("Positive"),
+        type=number_type("Positive"),
         default=80,
         metavar="GB",
         help="memory of one GPU; 80 is that of an A100 or H100",
     )
     parser.add_argument(
         "--tokens-per-s",
-        type=number("Positive"),
+        type=number_type("Positive"),
         metavar="X",
         help="target tokens per second of one GPU, as bench train measures it",
     )

@@ -1,13 +1,15 @@
 """`dynconv plot`: draw the curves of training runs."""
 
-from dynconv.cli.options import add_command, path
+from dynconv.cli.options import add_command, parse_path
 
 
 def add_parser(subparsers) -> None:
     """Add `dynconv plot`."""
     parser = add_command(subparsers, "plot", run)
-    parser.add_argument("runs", nargs="+", type=path, metavar="RUN")
-    parser.add_argument("--output", type=path, help="PNG, SVG or PDF (default: RUN/curves.png)")
+    parser.add_argument("runs", nargs="+", type=parse_path, metavar="RUN")
+    parser.add_argument(
+        "--output", type=parse_path, help="PNG, SVG or PDF (default: RUN/curves.png)"
+    )
 
 
 def run(options) -> None:

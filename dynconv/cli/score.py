@@ -1,6 +1,6 @@
 """`dynconv score`: score translations that any system made."""
 
-from dynconv.cli.options import add_command, path
+from dynconv.cli.options import add_command, parse_path
 
 
 def add_parser(subparsers) -> None:
@@ -8,13 +8,13 @@ def add_parser(subparsers) -> None:
     parser = add_command(subparsers, "score", run)
     parser.add_argument(
         "hypotheses",
-        type=path,
+        type=parse_path,
         metavar="HYPOTHESES",
         help="a file of a system's outputs, one per line, such as RUN/test.hypotheses.txt",
     )
     parser.add_argument(
         "references",
-        type=path,
+        type=parse_path,
         metavar="REFERENCES",
         help="a file of the expected texts, one per line; both files may be .gz or .xz",
     )

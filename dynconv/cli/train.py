@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from signal import Signals
 
-from dynconv.cli.options import ShowList, add_command, add_recipe, path
+from dynconv.cli.options import ShowList, add_command, add_recipe, parse_path
 
 
 def add_parser(subparsers) -> None:
@@ -21,7 +21,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--run",
         "--run-dir",  # torchrun has options that begin with --run
-        type=path,
+        type=parse_path,
         metavar="RUN",
         help="the run directory (default: runs/RECIPE); under torchrun write --run-dir",
     )

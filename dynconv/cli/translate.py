@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from dynconv.cli.options import add_command, add_decoding, load_trained, path
+from dynconv.cli.options import add_command, add_decoding, load_trained, parse_path
 from dynconv.cli.stdout import write_utf8
 from dynconv.errors import UserError
 
@@ -13,17 +13,23 @@ def add_parser(subparsers) -> None:
     """Add `dynconv translate`."""
     parser = add_command(subparsers, "translate", run)
     parser.add_argument(
-        "--input", type=path_or_dash, metavar="FILE", help="the lines to translate (default: stdin)"
+        "--input",
+        type=parse_path_or_dash,
+        metavar="FILE",
+        help="the lines to translate (default: stdin)",
     )
     parser.add_argument(
-        "--output", type=path_or_dash, metavar="FILE", help="where to write them (default: stdout)"
+        "--output",
+        type=parse_path_or_dash,
+        metavar="FILE",
+        help="where to write them (default: stdout)",
     )
     add_decoding(parser)
 
 
-def path_or_dash(text: str) -> Path | None:
+def parse_path_or_dash(text: str) -> Path | None:
     """Parse a path; a dash is stdin or stdout."""
-    return None if text == "-" else path(text)
+    return None if text == "-" else parse_path(text)
 
 
 def run(options) -> None:

@@ -2,7 +2,7 @@
 
 from signal import Signals
 
-from dynconv.cli.options import add_command, add_output, add_recipe, path, positive_int, say
+from dynconv.cli.options import add_command, add_output, add_recipe, parse_path, positive_int, say
 
 
 def add_parser(subparsers) -> None:
@@ -24,7 +24,7 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "--run",
-        type=path,
+        type=parse_path,
         metavar="DIR",
         help="where to keep the runs of the trials (default: runs/tune-NAME)",
     )

@@ -13,7 +13,7 @@ from dynconv.models.mixers import MIXERS, SIZE_KEYS
 def drop_inherited_sizes(tree: Tree, stated_keys: set[str]) -> None:
     """Drop each kernel_size, reach or window that no mixer uses, unless its key is stated.
 
-    For example, when attention replaces a convolution.
+    This happens, for example, when attention replaces a convolution.
     """
     for stack, key in find_stacks(tree):
         for size in SIZE_KEYS:

@@ -51,7 +51,7 @@ def read_dictionary(path: Path) -> dict[str, str]:
 
 
 class UnknownWords(NamedTuple):
-    """What the <unk> in translations of some lines are replaced by, and the model that wrote them.
+    """The words that replace <unk> in the translations of some lines, and the model that made them.
 
     `unknown_words` makes one.
     """

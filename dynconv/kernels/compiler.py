@@ -22,7 +22,7 @@ def command_in(variable: str) -> list[str]:
         return [command]
 
 
-def installed(commands: Iterable[Sequence[str]]) -> list[list[str]]:
+def find_installed(commands: Iterable[Sequence[str]]) -> list[list[str]]:
     """Return the commands whose program exists, with the program's full path."""
     return [[path, *rest] for name, *rest in commands if (path := shutil.which(name))]
 

@@ -5,7 +5,7 @@ from functools import cache, wraps
 from typing import Any
 
 
-def constant(function: Callable) -> Callable:
+def cached_constant(function: Callable) -> Callable:
     """Cache a function's results, and let torch.compile treat them as constants.
 
     It sets the same mark as torch.compiler.assume_constant_result, which would import

@@ -10,8 +10,8 @@ from dynconv.config import Recipe
 from dynconv.tasks import task_of
 from dynconv.text import PreparedCorpus, is_prepared, open_prepared
 from dynconv.text.corpus import NotPreparedError, corpus_dir
+from dynconv.train.corpus import check_prepared, encode_recipe_corpus
 from dynconv.train.data import DataPosition, epoch_pools, iter_batches
-from dynconv.train.setup import check_text, encode_recipe_corpus
 
 
 class EpochSize(NamedTuple):
@@ -45,7 +45,7 @@ def measure_corpus(recipe: Recipe) -> EpochSize | None:
 
 def count_epoch(corpus: PreparedCorpus, recipe: Recipe) -> EpochSize:
     """Count the batches of the first epoch; if it has several pools, extrapolate from the first."""
-    check_text(corpus, recipe)
+    check_prepared(corpus, recipe)
     config, batches = recipe.train, []
     text = task_of(recipe).training_examples(corpus)
     for pairs, before, _ in iter_batches(text, recipe.longest_example, config, DataPosition()):

@@ -39,7 +39,7 @@ NOT_HERE = "not known: the corpus is not here (dynconv data prepare)"
 def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: float | None) -> str:
     """Return the report, one line per quantity.
 
-    gpus          how many train together, at least 1
+    gpus          the number of GPUs that train together, at least 1
     memory_gb     memory of one GPU, in units of 1e9 bytes
     tokens_per_s  target tokens per second of one GPU, as `dynconv bench train` prints it, or None
 
@@ -154,7 +154,7 @@ def batch_costs(recipe: Recipe, batch_tokens: int, lengths: tuple[int, ...]) -> 
     """Return the costs of full batches of sentences, one for each length.
 
     Several lengths matter because attention needs more memory for fewer, longer sentences. Equal
-    ones, as a language model has, are computed once.
+    lengths, as in a language model, are computed once.
     """
     shortened = dict.fromkeys(min(length, batch_tokens) for length in lengths)
     return [BatchCost(recipe, BatchShape(batch_tokens // n, n)) for n in shortened]

@@ -44,7 +44,7 @@ class AllocationTracker(TorchDispatchMode):
         return result
 
     def follow(self, storage: torch.UntypedStorage) -> None:
-        """Count a storage until it is freed; views share one."""
+        """Count a storage until it is freed; the views of a tensor share one storage."""
         if id(storage) not in self.followed:
             self.followed.add(id(storage))
             self.held += storage.nbytes()
@@ -62,7 +62,7 @@ def attention_flops(query: Sequence[int], key: Sequence[int], *_, **__) -> int:
 
 
 def attention_backward_flops(grad: Sequence[int], query, key, *_, **__) -> int:
-    """Return the FLOPs of its backward pass, without the FLOPs of computing the weights again."""
+    """Return the FLOPs of the backward pass, except those that compute the weights again."""
     return 2 * attention_flops(query, key)
 
 
@@ -77,7 +77,7 @@ kernels of GPUs"""
 
 @contextmanager
 def gpu_memory(precision: str) -> Iterator[None]:
-    """Make dropout, softmax and attention on a CPU save for the backward pass what a GPU's save.
+    """Make dropout, softmax and attention on a CPU save for the backward pass what a GPU saves.
 
     Dropout saves one byte per entry on a GPU, but a floating-point factor on a CPU. Under autocast,
     softmax returns float32 on a GPU, but keeps its input's dtype on a CPU. Attention runs in the

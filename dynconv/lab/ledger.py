@@ -24,7 +24,7 @@ import torch
 
 from dynconv.errors import UserError
 from dynconv.files import check_writable, replace_text
-from dynconv.machine import commit, device_name, load_average
+from dynconv.machine import current_commit, device_name, load_average
 from dynconv.paths import data_dir
 
 
@@ -37,7 +37,7 @@ def command_line(*words: object) -> str:
     return shlex.join(["dynconv", *map(str, words)])
 
 
-def entry(
+def new_entry(
     what: str,
     command: str,
     numbers: dict[str, Any],
@@ -54,7 +54,7 @@ def entry(
     return {
         "what": what,
         "command": command,
-        "commit": commit(),
+        "commit": current_commit(),
         "date": date.today().isoformat(),
         "device": device or device_name(),
         "versions": {
@@ -77,8 +77,8 @@ def results_folder() -> Path:
 def output_path(name: str, output: Path | None) -> Path:
     """Return `output`, by default data/results/NAME.json, or NAME.json outside the repository.
 
-    Raises UserError if no file can be written there, or if that replaced a file other than a
-    record, such as one of a run.
+    Raises UserError if no file can be written there, or if the file there is not a record: it may
+    belong to a run.
     """
     output = results_folder() / f"{name}.json" if output is None else output
     check_writable(output)
@@ -97,7 +97,7 @@ def is_record(path: Path) -> bool:
 
 
 def slug(device: str) -> str:
-    """Return a device's name as it stands in the name of a file: nvidia-h200."""
+    """Return a device's name in the form that names of files use: nvidia-h200."""
     return re.sub("[^a-z0-9]+", "-", device.lower()).strip("-")
 
 

@@ -76,7 +76,8 @@ class SearchSpace:
     def corners(self, keys: Collection[str]) -> Iterator[list[str]]:
         """Yield settings of these entries, as overrides, to try on a recipe.
 
-        Each pair of entries takes all its choices, bounds and middles, the others their first.
+        For each pair of entries, try every combination of their choices, or of an interval's ends
+        and middle; all other entries keep their first value.
         """
         values = {
             key: [x.low, (x.low + x.high) / 2, x.high] if isinstance(x, Range) else x
@@ -105,7 +106,7 @@ def check_not_searched(overrides: Sequence[str], search: SearchSpace, space: str
 
 
 def copy_of(space: str) -> str:
-    """Name the file that a user's own space may start from."""
+    """Return in words a copy of a space's file, from which a user's own space may start."""
     return f"a copy of {require_file(space, yaml_files(SPACES), 'search space')}"
 
 
@@ -120,7 +121,7 @@ def check_corners(
     """Raise UserError if the recipe refuses a corner of the space, before any trial is drawn.
 
     keys     the entries that are searched
-    updates  for which the first round trains
+    updates  the number of updates of the first round
     """
     for settings in search.corners(keys):
         try:
@@ -138,5 +139,5 @@ def check_corners(
 
 
 def train_for(updates: int) -> list[str]:
-    """Return the overrides with which a trial trains for so many updates, then validates."""
+    """Return the overrides with which a trial trains for `updates` updates and then validates."""
     return [f"train.updates={updates}", f"train.validate_every={updates}"]

@@ -48,7 +48,7 @@ class TrialResult(TypedDict):
 
     updates: PositiveInt
     score: Number | None
-    """the score as in Validation: higher is better; None when training diverged, as is the loss"""
+    """the score as in Validation: higher is better; None, like the loss, when training diverged"""
     loss: Number | None
     """the loss in nats per token"""
 
@@ -74,7 +74,7 @@ def tune(
     name       the recipe, as `load_recipe` takes it
     overrides  key=value, for every trial
     space      a shipped search space, or the file of one
-    trials     how many the first round has
+    trials     the number of trials in the first round
     folder     where the run directories ROUND-TRIAL are; None: runs/tune-NAME
     output     JSON; None: data/results/tune-NAME.json
 
@@ -84,7 +84,7 @@ def tune(
     label = f"tune-{run_name(name)}"
     output, folder = ledger.output_path(label, output), folder or Path("runs") / label
     command = ledger.command_line("tune", name, *overrides, "--space", space, "--trials", trials)
-    entry = ledger.entry(f"A search over the settings of {name}", command, {})
+    entry = ledger.new_entry(f"A search over the settings of {name}", command, {})
     check_not_searched(overrides, search, space)
     base = load_recipe(name, overrides)
     distributions = search.distributions(find_unused(base))
@@ -107,12 +107,12 @@ def tune(
                 if isinstance(result, Signals):
                     return result
                 if study.trials[trial].state == TrialState.RUNNING:
-                    study.tell(trial, quality(result)[0])
+                    study.tell(trial, trial_quality(result)[0])
                 rounds[-1].append({"trial": trial, "settings": settings, **result})
                 ledger.write(output, entry)
                 say(format_trial(rounds[-1][-1]))
-            candidates = promoted(rounds[-1], search)
-    chosen = max(rounds[-1], key=quality)
+            candidates = select_promoted(rounds[-1], search)
+    chosen = max(rounds[-1], key=trial_quality)
     say(f"best: {format_trial(chosen)}\nwritten to {output}")
     return None
 
@@ -145,7 +145,7 @@ def open_study(folder: Path, space: dict[str, str]) -> Study:
 def draw_trials(
     study: Study, distributions: dict[str, Any], trials: int, search: SearchSpace
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield number and settings of each trial: first those drawn before, then new ones."""
+    """Yield the number and the settings of each trial: first earlier trials, then new ones."""
     for trial in study.trials[:trials]:
         yield trial.number, search.overrides(trial.params)
     while len(study.trials) < trials:
@@ -176,17 +176,17 @@ def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:
     return result
 
 
-def promoted(results: list[TrialRecord], search: SearchSpace) -> list[tuple[int, list[str]]]:
+def select_promoted(results: list[TrialRecord], search: SearchSpace) -> list[tuple[int, list[str]]]:
     """Return the trials that go on to the next round, the best first."""
-    ranked = sorted(results, key=quality, reverse=True)
+    ranked = sorted(results, key=trial_quality, reverse=True)
     return [
         (r["trial"], r["settings"])
         for r in ranked[: max(1, len(ranked) // search.reduction_factor)]
     ]
 
 
-def quality(result: TrialResult) -> tuple[float, float]:
-    """Return what to compare trials by, as `Validation.quality`; one that diverged is the worst."""
+def trial_quality(result: TrialResult) -> tuple[float, float]:
+    """Return the key that orders trials, a `Validation.quality`; one that diverged is the worst."""
     loss, score = (math.nan if result[key] is None else result[key] for key in ("loss", "score"))
     return Validation(loss, score, "").quality
 

@@ -35,7 +35,7 @@ class Backend(Protocol):
     def why_unsupported(self, x: Tensor) -> str:
         """Return why `supports` is false, and what the user can do."""
 
-    def tests_passed_on(self, x: Tensor) -> bool:
+    def is_trusted_on(self, x: Tensor) -> bool:
         """Return whether the kernels are known to be right on the device of x."""
 
 
@@ -103,6 +103,6 @@ class Operator(NamedTuple):
         if self.transformable and is_transformed():
             return self.transformable
         for name, backend in BACKENDS.items() if kernels else ():
-            if name in self.implementations and backend.supports(x) and backend.tests_passed_on(x):
+            if name in self.implementations and backend.supports(x) and backend.is_trusted_on(x):
                 return name
         return next(rule.impl for rule in self.rules if rule.allows(T, K))

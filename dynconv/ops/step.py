@@ -48,7 +48,6 @@ def conv_step(past: Tensor, row_of: Tensor, weight: Tensor, *, impl: str = "auto
     returns   (N, C)
     """
     check_conv_step(past, row_of, weight)
-    wide = (
-        past.shape[2] >= MIN_VECTOR_CHANNELS * weight.shape[1]
-    )  # heads fill the vectors of the C kernel
+    # The channels of a head fill at least one vector of the C kernel.
+    wide = past.shape[2] >= MIN_VECTOR_CHANNELS * weight.shape[1]
     return OPERATOR.choose(impl, past, 1, kernels=wide)(past, row_of, weight)

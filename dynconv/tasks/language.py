@@ -9,13 +9,20 @@ from torch import Tensor
 from dynconv.decode import sample, surprisal
 from dynconv.models import LanguageModel
 from dynconv.score import perplexity
-from dynconv.tasks.task import NEGATIVE_LOSS, EncodedSplit, Outcome, Task, Validation
+from dynconv.score.perplexity_score import bounded_exp
+from dynconv.tasks.task import EncodedSplit, Outcome, Task, Validation
 from dynconv.text import EOS, Batch, Excerpts, PreparedCorpus, Vocabularies
 from dynconv.text.corpus import load_lines
 
+NEGATIVE_LOSS = "negative loss"
+"""the metric of validations; records of version 0.1 call it perplexity"""
+
 
 class LanguageModeling(Task[LanguageModel]):
-    """Learning to predict each token of a text from those before it."""
+    """Learning to predict each token of a text from those before it.
+
+    The score of a validation is the negative loss: there are no outputs to compare with references.
+    """
 
     unit = "excerpts"
     wrong_task_hint = (
@@ -45,6 +52,10 @@ class LanguageModeling(Task[LanguageModel]):
         self, loss: float, outputs: list[list[int]], split: EncodedSplit, vocabularies: Vocabularies
     ) -> Validation:
         return Validation(loss, -loss, NEGATIVE_LOSS)
+
+    def describe_validation(self, validation: Validation) -> str:
+        loss = validation.loss
+        return f"validation loss {loss:.3f}, perplexity {bounded_exp(loss):.2f} per token"
 
     def continue_text(
         self, model: LanguageModel, vocabularies: Vocabularies, text: str, **options: Any

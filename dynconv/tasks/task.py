@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from dynconv.config import Recipe
 from dynconv.errors import UserError
 from dynconv.score import Perplexity, Score
-from dynconv.score.perplexity_score import bounded_exp
 from dynconv.text import Batch, Examples, PreparedCorpus, Vocabularies
 
 M = TypeVar("M", bound=nn.Module)
@@ -24,11 +23,7 @@ class EncodedSplit(NamedTuple):
 
     examples: Examples
     references: list[str]
-    """the target text of each pair; empty for a language model"""
-
-
-NEGATIVE_LOSS = "negative loss"
-"""the metric of language models, whose records of version 0.1 call it perplexity"""
+    """the reference output of each example; empty if the task scores no outputs"""
 
 
 class Validation(NamedTuple):
@@ -37,8 +32,8 @@ class Validation(NamedTuple):
     loss: float
     """the loss in nats per token, without label smoothing"""
     score: float
-    """the score, where higher is better: the recipe's metric, 0 to 100, of greedy outputs; for a
-    language model the negative loss"""
+    """the score, where higher is better: by the recipe's metric, 0 to 100, of greedy outputs, or
+    what a task without outputs uses instead"""
     metric: str
     """name of the score"""
 
@@ -48,12 +43,6 @@ class Validation(NamedTuple):
         if math.isnan(self.loss) or math.isnan(self.score):
             return -math.inf, -math.inf
         return self.score, -self.loss
-
-    def __str__(self) -> str:
-        if self.metric == NEGATIVE_LOSS:
-            perplexity = bounded_exp(self.loss)
-            return f"validation loss {self.loss:.3f}, perplexity {perplexity:.2f} per token"
-        return f"validation loss {self.loss:.3f}, {self.metric} {self.score:.2f}"
 
 
 class TranslationExample(NamedTuple):
@@ -77,7 +66,7 @@ class Outcome:
     scores: Sequence[Score | Perplexity]
     """the scores, the recipe's metric first; `str` formats each as one line"""
     outputs: list[str] = field(default_factory=list)
-    """the outputs, one line per source line; empty for a language model"""
+    """the outputs, one line per source line; empty if the task scores no outputs"""
     examples: list[TranslationExample] = field(default_factory=list)
 
 
@@ -115,7 +104,7 @@ class Task(ABC, Generic[M]):
 
     @abstractmethod
     def greedy_outputs(self, model: M, batch: Batch) -> list[list[int]]:
-        """Return the greedy output for each row of a batch, as ids; empty for a language model."""
+        """Return the greedy output for each row of a batch, as ids; [] if the task has none."""
 
     @abstractmethod
     def score_outputs(
@@ -123,8 +112,13 @@ class Task(ABC, Generic[M]):
     ) -> Validation:
         """Return the validation with this loss, in nats per token, and these greedy outputs."""
 
+    def describe_validation(self, validation: Validation) -> str:
+        """Return the loss and the score of a validation in one line."""
+        loss, score, metric = validation
+        return f"validation loss {loss:.3f}, {metric} {score:.2f}"
+
     def preview(self, model: M, vocabularies: Vocabularies, split: EncodedSplit) -> str:
-        """Return the model's output for one example, in one line; "" for a language model."""
+        """Return the model's output for one example, in one line; "" if there are no outputs."""
         return ""
 
     @abstractmethod

@@ -143,7 +143,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="a trained translator")
     trained = load_model(parser.parse_args().run)
-    entry = ledger.entry(WHAT, COMMAND, {}, seeds=[trained.recipe.train.seed])
+    entry = ledger.new_entry(WHAT, COMMAND, {}, seeds=[trained.recipe.train.seed])
     model = cast(Seq2Seq, trained.model)
     entry["numbers"]["sentences"] = measure(model, trained.vocabularies.source)
     ledger.write(data_dir() / "results/bridge.json", entry)

@@ -9,7 +9,7 @@ EIGHTHS = ["", *"▏▎▍▌▋▊▉"]
 def print_floors(
     found: Mapping[str, Mapping[str, float]], copy: float, worst: str | None = None
 ) -> None:
-    """Print a row of floors per version; `*` marks the highest, and a bar gives it in copies.
+    """Print a row of floors per version; `*` marks the highest, and a bar shows it in copies.
 
     found  microseconds, by version and limit
     copy   microseconds of one copy
@@ -31,10 +31,10 @@ def print_floors(
             else:
                 mark = "*" if floors.get(limit) == highest else " "
                 cells += f"{number:>{room}}{mark}"
-        print(f"{version:{width}}{cells}{highest / copy:8.1f} {bar(highest / copy)}")
+        print(f"{version:{width}}{cells}{highest / copy:8.1f} {draw_bar(highest / copy)}")
 
 
-def bar(length: float) -> str:
-    """Return a bar of so many blocks, rounded to an eighth."""
+def draw_bar(length: float) -> str:
+    """Return a bar of `length` blocks, rounded to an eighth of a block."""
     whole, eighths = divmod(round(8 * length), 8)
     return "█" * whole + EIGHTHS[eighths]

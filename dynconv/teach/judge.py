@@ -78,19 +78,19 @@ def judge(
     in_place    whether `mine` may change its inputs
     """
     for label, values in cases.items():
-        names, by_name = parameters(right, len(values))
+        names, by_name = parameter_names(right, len(values))
         inputs = dict(zip(names, map(as_leaf, values) if gradients else values, strict=True))
-        given = {name: copied(value) for name, value in inputs.items()}
+        given = {name: copy_value(value) for name, value in inputs.items()}
         with labelled(label):
             answer = attempt(partial(invoke, mine, given, by_name), raises)
             if not in_place:
                 check_unchanged(given, inputs)
             expected = invoke(right, inputs, by_name)
-            answer = of_kind(answer, expected, any_float=tolerance[0] >= FLOAT32[0])
+            answer = require_type_of(answer, expected, any_float=tolerance[0] >= FLOAT32[0])
             where = place and partial(place, *inputs.values())
             if text := describe_difference(answer, expected, tolerance, where):
                 both = answer, expected
-                raise Wrong(text + explanation(*both, faults, explain, inputs, tolerance))
+                raise Wrong(text + find_explanation(*both, faults, explain, inputs, tolerance))
             if gradients:
                 compare_gradients(answer, expected, inputs, hints or {}, tolerance)
 
@@ -129,12 +129,12 @@ def attempt(call: Callable[[], Any], raises: Mapping[type[Exception], str] | Non
             raise NotBegun(f"{learners[-1].name} is not written yet") from error
         line = f" in line {learners[-1].lineno} of {learners[-1].name}" if learners else ""
         message = str(error).partition("\n")[0]
-        why = [why for kind, why in (raises or {}).items() if isinstance(error, kind)]
+        why = [text for known, text in (raises or {}).items() if isinstance(error, known)]
         text = "; ".join([f"it raises {type(error).__name__}{line}: {message}", *why])
         raise Wrong(text) from error
 
 
-def parameters(function: Callable, count: int) -> tuple[list[str], set[str]]:
+def parameter_names(function: Callable, count: int) -> tuple[list[str], set[str]]:
     """Return the names of the first `count` parameters, and which of them are keyword-only."""
     try:
         declared = signature(function).parameters.values()
@@ -152,23 +152,23 @@ def as_leaf(value: Any) -> Any:
     return value
 
 
-def copied(value: Any) -> Any:
+def copy_value(value: Any) -> Any:
     """Return a copy of tensors and of containers of them; the copy of a leaf is not a leaf."""
     if isinstance(value, Tensor):
         return value.clone()
     if type(value) in (list, set):
-        return type(value)(map(copied, value))
+        return type(value)(map(copy_value, value))
     return value
 
 
 def check_unchanged(given: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-    """Raise `Wrong` with the name of the first input that is not as it was before."""
+    """Raise `Wrong`, with its name, for the first input that has changed."""
     for name, now in given.items():
         if not is_near(now, before[name], 0, 0):
             raise Wrong(f"it changes `{name}` in place: work on a copy")
 
 
-def kind(value: Any) -> str:
+def describe_type(value: Any) -> str:
     """Return what a value is, as in "an ndarray"."""
     if value is None:
         return "None"
@@ -176,11 +176,13 @@ def kind(value: Any) -> str:
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
-def of_kind(value: Any, right: Any, what: str = "it returns", any_float: bool = False) -> Any:
-    """Return the value in the form of the right one; raise `Wrong` if it is of another kind."""
+def require_type_of(
+    value: Any, right: Any, what: str = "it returns", any_float: bool = False
+) -> Any:
+    """Return the value in the form of the right one; raise `Wrong` if its type differs."""
     if isinstance(right, Tensor):
         if not isinstance(value, Tensor):
-            raise Wrong(f"{what} {kind(value)}, not a tensor")
+            raise Wrong(f"{what} {describe_type(value)}, not a tensor")
         if value.shape != right.shape:
             shapes = tuple(value.shape), tuple(right.shape)
             raise Wrong(f"{what} a tensor of shape {shapes[0]}, not {shapes[1]}")
@@ -192,15 +194,17 @@ def of_kind(value: Any, right: Any, what: str = "it returns", any_float: bool = 
             value = value.item()
         expected = (int, "an int") if isinstance(right, int) else (float | int, "a number")
         if not isinstance(value, expected[0]):
-            raise Wrong(f"{what} {kind(value)}, not {expected[1]}")
+            raise Wrong(f"{what} {describe_type(value)}, not {expected[1]}")
     elif isinstance(right, tuple):
         parts = value.tolist() if isinstance(value, np.ndarray) else value
         if not isinstance(parts, tuple | list) or len(parts) != len(right):
-            raise Wrong(f"{what} {kind(value)}, not ({', '.join(right._fields)})")
+            raise Wrong(f"{what} {describe_type(value)}, not ({', '.join(right._fields)})")
         named = zip(parts, right, right._fields, strict=True)
-        value = type(right)(*(of_kind(a, b, f"{name} is", any_float) for a, b, name in named))
+        value = type(right)(
+            *(require_type_of(a, b, f"{name} is", any_float) for a, b, name in named)
+        )
     elif not isinstance(value, type(right)):
-        raise Wrong(f"{what} {kind(value)}, not {kind(right)}")
+        raise Wrong(f"{what} {describe_type(value)}, not {describe_type(right)}")
     return value
 
 
@@ -211,7 +215,7 @@ def describe_difference(
     place: Callable[[tuple[int, ...]], str] | None = None,
     what: str | None = None,
 ) -> str | None:
-    """Return where two answers of one kind differ first, and both numbers; None if nowhere."""
+    """Return where two answers of one type differ first, with both numbers; None if they agree."""
     rtol, atol = tolerance
     if isinstance(right, tuple):
         named = zip(right._fields, mine, right, strict=True)
@@ -229,11 +233,11 @@ def describe_difference(
     if isinstance(right, list):
         pairs = enumerate(zip(mine, right, strict=False))
         at = next((i for i, (a, b) in pairs if a != b), min(len(mine), len(right)))
-        return f"values differ first at [{at}]: mine {short(mine)}, right {short(right)}"
+        return f"values differ first at [{at}]: mine {shorten(mine)}, right {shorten(right)}"
     return f"{what or 'the value differs'}: mine {mine:.6g}, right {right:.6g}"
 
 
-def short(value: Any) -> str:
+def shorten(value: Any) -> str:
     """Return the repr, at most 60 characters of it."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
@@ -251,7 +255,7 @@ def is_near(a: Any, b: Any, rtol: float, atol: float) -> bool:
     return a is b or (type(a) is type(b) and a == b)
 
 
-def explanation(
+def find_explanation(
     mine: Any,
     right: Any,
     faults: Faults | None,
@@ -316,6 +320,6 @@ def compare_gradients(
             raise Wrong("; ".join([text, *([hints[name]] if name in hints else [])]))
 
 
-def sizes(**values: Any) -> str:
+def label_sizes(**values: Any) -> str:
     """Return a case's label, such as "T = 5, pad_left = 2"."""
     return ", ".join(f"{name} = {value}" for name, value in values.items())

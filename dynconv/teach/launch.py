@@ -30,7 +30,7 @@ class KernelLaunch(NamedTuple):
     shared: int = 0
 
     def _code(self) -> str:
-        return build.code(HEADER) + self.source
+        return build.inline_headers(HEADER) + self.source
 
     def run(self, order: str | int = "forward") -> None:
         """Run the kernel where its tensors are; on the CPU, threads of a block run in `order`."""

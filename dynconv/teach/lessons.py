@@ -57,7 +57,7 @@ def name_cells(notebook) -> None:
         cell.id = name
 
 
-def folding(cell) -> dict[str, bool]:
+def hidden_parts(cell) -> dict[str, bool]:
     """Return which parts of a code cell JupyterLab hides: solutions, and code or outputs by tag."""
     tags = cell.metadata.get("tags", [])
     hidden = {
@@ -92,7 +92,7 @@ def run(text: Path) -> None:
     notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"]}
     for cell in notebook.cells:
         cell.metadata = {k: cell.metadata[k] for k in CELL_METADATA if k in cell.metadata}
-        if hidden := folding(cell):
+        if hidden := hidden_parts(cell):
             cell.metadata["jupyter"] = hidden
     nbformat.write(notebook, text.with_suffix(".ipynb"))
 
@@ -104,7 +104,9 @@ def check(text: Path) -> None:
     notebook = nbformat.read(stored, as_version=4)
     for cell in notebook.cells:
         hidden = cell.metadata.pop("jupyter", {})
-        assert hidden == folding(cell), f"{stored.name} hides {hidden} of a cell: run the lesson"
+        assert hidden == hidden_parts(cell), (
+            f"{stored.name} hides {hidden} of a cell: run the lesson"
+        )
     try:
         compare_notebooks(
             jupytext.read(text), notebook, fmt="md:myst", allow_expected_differences=True
@@ -130,7 +132,7 @@ def is_current(text: Path) -> bool:
 def strip(text: Path, out: Path, install: str = "") -> None:
     """Write a lesson as a notebook in `out`, without outputs, with an empty cell per solution.
 
-    install  the source of a first cell, if there is to be one
+    install  the source of an additional first cell; "" adds none
     """
     out.mkdir(parents=True, exist_ok=True)
     exercises = SOLUTION.sub("```{code-cell} ipython3\n```\n", text.read_text("utf-8"))

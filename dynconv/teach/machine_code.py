@@ -92,7 +92,7 @@ def strings_of(lesson: str) -> dict[str, str]:
     return strings
 
 
-def digest(source: str) -> str:
+def hash_source(source: str) -> str:
     """Return the sha256 of a source."""
     return hashlib.sha256(source.encode()).hexdigest()
 
@@ -101,7 +101,7 @@ def measure(lesson: str, kernel: str) -> dict[str, object]:
     """Compile a kernel for sm_90, and return its entry of the record."""
     source = source_of(lesson, kernel)
     compiled = nvrtc.compile_program(
-        build.code(HEADERS.get(lesson, HEADER)) + source, [kernel], "sm_90"
+        build.inline_headers(HEADERS.get(lesson, HEADER)) + source, [kernel], "sm_90"
     )
     section = nvdisasm.disassemble(compiled)[kernel]
     code, control, _ = nvdisasm.read_section(section)
@@ -109,9 +109,9 @@ def measure(lesson: str, kernel: str) -> dict[str, object]:
     if loop is None or not loop.count("FFMA", "FADD"):  # straight on, to the exit
         end = code.index("EXIT") + 1
         loop = Loop(code[:end], control=control[:end])
-    sizes = [each.instructions for each in nvdisasm.innermost(section)]
+    sizes = [each.instructions for each in nvdisasm.innermost_loops(section)]
     return {
-        "source": digest(source),
+        "source": hash_source(source),
         "registers": compiled.kernels[kernel].registers,
         "spilled": compiled.kernels[kernel].spilled,
         "instructions": loop.instructions,
@@ -133,7 +133,7 @@ def main() -> None:
         f"constants, {LOAD} per load"
     )
     command = "python -m dynconv.teach.machine_code"
-    entry = ledger.entry(what, command, numbers, versions={"nvrtc": nvrtc.version()})
+    entry = ledger.new_entry(what, command, numbers, versions={"nvrtc": nvrtc.version()})
     ledger.write(ledger.output_path("machine-code", None), entry)
 
 

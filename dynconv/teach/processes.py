@@ -76,7 +76,7 @@ class Processes:
         """
         self.start(size)
         self.calls += 1
-        call = pickle.dumps((carried(function), function.__name__, arguments))
+        call = pickle.dumps((collect_definitions(function), function.__name__, arguments))
         answers: list[tuple[Any, str | None]] = []
         try:
             end = time.monotonic() + START
@@ -109,7 +109,7 @@ class Processes:
         return pickle.loads(self.ends[rank].recv_bytes())
 
 
-def carried(function: FunctionType) -> tuple[list[str], dict[str, str], dict[str, Any]]:
+def collect_definitions(function: FunctionType) -> tuple[list[str], dict[str, str], dict[str, Any]]:
     """Return a function and all it uses: sources of functions, names of modules, and values.
 
     A notebook cannot be imported by another process, so its functions travel as source.
@@ -148,7 +148,7 @@ def serve(end: Connection, port: int) -> None:
         except (EOFError, ConnectionError):
             return
         try:
-            result = answer(dist.PrefixStore(f"{number}", store), *rest)
+            result = run_on_rank(dist.PrefixStore(f"{number}", store), *rest)
             error = None
         except Exception as problem:
             last = traceback.extract_tb(problem.__traceback__)[-1].name
@@ -160,7 +160,7 @@ def serve(end: Connection, port: int) -> None:
         end.send_bytes(pickle.dumps((result, error)))
 
 
-def answer(store: dist.Store, rank: int, size: int, wait: float, call: bytes) -> Any:
+def run_on_rank(store: dist.Store, rank: int, size: int, wait: float, call: bytes) -> Any:
     """Join the process group and return what the function returns on this rank."""
     (sources, modules, values), name, arguments = pickle.loads(call)
     space = {"__name__": "notebook", **values}

@@ -23,8 +23,8 @@ python -m dynconv.teach.talk_drift runs/talk"""
 WHAT = "How far TaLK's channels drift: |mean| / deviation, quantiles over 192 channels"
 
 
-def drift(run: Path) -> dict[str, Any]:
-    """Return, for what each TaLK layer of an encoder sums, quantiles of |mean| / deviation."""
+def measure_drift(run: Path) -> dict[str, Any]:
+    """Return quantiles of |mean| / deviation over the channels that each TaLK layer sums."""
     trained = load_model(run)
     summed: dict[str, list[Tensor]] = {}
 
@@ -55,8 +55,8 @@ def main() -> None:
     """Measure and record."""
     parser = argparse.ArgumentParser(description="Measure how far TaLK's channels drift.")
     parser.add_argument("run", type=Path, help="a trained TaLK translator")
-    entry = ledger.entry(WHAT, COMMAND, {}, seeds=[2])
-    entry["numbers"] = drift(parser.parse_args().run)
+    entry = ledger.new_entry(WHAT, COMMAND, {}, seeds=[2])
+    entry["numbers"] = measure_drift(parser.parse_args().run)
     ledger.write(data_dir() / "results/controls-talk.json", entry)
 
 

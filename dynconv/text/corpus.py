@@ -24,7 +24,7 @@ def corpus_dir(corpus: str) -> Path:
     """Return the directory of a corpus, given its path or the name of a shipped one.
 
     The name of a shipped corpus always means that one: a directory of the same name in the working
-    directory is `./NAME`. `corpus_dir(str(directory))` of the result is the same directory.
+    directory is `./NAME`. Given its own result as text, it returns the same directory.
 
     Raises NotPreparedError for a corpus of the manifest that is not prepared yet, else UserError.
     """

@@ -207,7 +207,7 @@ def spread_rows(paths: list[Path], lines: int, sample: int, what: str) -> Iterat
     return (row for i, row in numbered if i * sample // lines < (i + 1) * sample // lines)
 
 
-def chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+def iter_chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
     """Yield lists of rows, each of about CHARACTERS_PER_CHUNK in total."""
     chunk, size = [], 0
     for row in rows:
@@ -236,7 +236,7 @@ def write_ids(
     with paths[0].open("wb") as tokens, paths[1].open("wb") as bounds:
         tokens.write(np.array(eos, id_type).data)
         bounds.write(np.zeros(1, "<i8").data)
-        for chunk in chunks(rows):
+        for chunk in iter_chunks(rows):
             texts = zip(*chunk, strict=True)
             sides = [v.encode(text) for v, text in zip(vocabularies, texts, strict=True)]
             ids = [[*line, *eos] for row in zip(*sides, strict=True) for line in row]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dynconv.errors import UserError
-from dynconv.files import unreadable
+from dynconv.files import unreadable_error
 
 OPENERS: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".gz": gzip.open}
 
@@ -47,7 +47,7 @@ def stream_lines(path: Path, may_be_empty: bool = False) -> Iterator[str]:
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: truncated or corrupt {path.suffix} file: {error}") from None
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable_error(path, error) from None
     if empty and not may_be_empty:
         raise UserError(f"{path}: the file is empty")
 

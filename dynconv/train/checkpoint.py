@@ -18,7 +18,7 @@ import io
 import math
 import os
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NotRequired
+from typing import Any, NamedTuple, NotRequired
 
 import torch
 from pydantic import ConfigDict
@@ -29,10 +29,14 @@ from dynconv.errors import UserError
 from dynconv.files import TEMPORARY, read_json
 from dynconv.schema import NonNegativeInt, Number, PositiveInt, validated_content
 from dynconv.tasks import Validation
-from dynconv.train.legacy import rename_meta, rename_weights, validations_in_log
+from dynconv.train.legacy import (
+    CheckpointFormat,
+    rename_meta,
+    rename_weights,
+    validations_in_log,
+)
 from dynconv.train.weights import Weights
 
-FORMAT = "dynconv checkpoint 4"
 WEIGHTS = "model.safetensors"
 STATE = "state.pt"
 META = "meta.json"
@@ -55,7 +59,7 @@ class CheckpointMeta(TypedDict):
 
     __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
 
-    format: Literal["dynconv checkpoint 4"]
+    format: CheckpointFormat
     update: NonNegativeInt
     position: tuple[NonNegativeInt, NonNegativeInt, NonNegativeInt]
     """the `DataPosition` from which training resumes"""

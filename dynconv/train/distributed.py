@@ -71,7 +71,7 @@ class Ranks:
             dist.all_gather_object(box, value)
         return box
 
-    def sum(
+    def sum_over_ranks(
         self, *values: torch.Tensor | float, replicated: Sequence[torch.Tensor] = ()
     ) -> list[float]:
         """Return the sum of each value over all ranks, followed by the `replicated` values.

@@ -8,7 +8,7 @@ from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
 from dynconv.errors import UserError
-from dynconv.files import unreadable
+from dynconv.files import unreadable_error
 from dynconv.schema import NonNegativeInt, Number, validated_content
 
 LOG = "log.jsonl"
@@ -40,7 +40,7 @@ def read_log(run: Path) -> list[Event]:
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; is {run} a run directory?") from None
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable_error(path, error) from None
     events = []
     for number, line in enumerate(lines, 1):
         try:

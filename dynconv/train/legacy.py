@@ -2,13 +2,17 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from dynconv.config import TrainConfig
 from dynconv.errors import UserError
 from dynconv.tasks import Validation
 from dynconv.train.events import LOG, read_log
 from dynconv.train.weights import Weights
+
+CheckpointFormat = Literal["dynconv checkpoint 4"]
+FORMAT: CheckpointFormat = get_args(CheckpointFormat)[0]
+"""the format of checkpoints that are written today"""
 
 
 def is_unmarked_run(directory: Path) -> bool:
@@ -44,7 +48,7 @@ def rename_meta(tree: Any) -> Any:
     if not isinstance(tree, dict) or tree.get("format") != "dynconv checkpoint 3":
         return tree
     renamed = {"position" if key == "place" else key: value for key, value in tree.items()}
-    return renamed | {"format": "dynconv checkpoint 4"}
+    return renamed | {"format": FORMAT}
 
 
 def rename_weights(weights: Weights) -> Weights:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 from dynconv.files import disk_errors, path_inside, replace_text
 from dynconv.machine import peak_memory
-from dynconv.tasks import Validation
 from dynconv.train.events import LOG, read_log
 from dynconv.train.run_directory import TENSORBOARD, check_not_deleted
 from dynconv.train.session import Session
@@ -30,8 +29,8 @@ class Log:
     def report_update(self, done: int, stats: UpdateStats) -> None:
         """Log update number `done`."""
 
-    def report_validation(self, done: int, validation: Validation, example: str) -> None:
-        """Show a validation that has been logged, with an example."""
+    def report_validation(self, done: int, result: str, example: str) -> None:
+        """Show the result of a validation that has been logged, with an example."""
 
     def say(self, text: str) -> None:
         """Show the user a line."""
@@ -110,8 +109,8 @@ class RankZeroLog(Log):
             )
             self._begin_interval()
 
-    def report_validation(self, done: int, validation: Validation, example: str) -> None:
-        self._say_progress(done, str(validation), self._left(done))
+    def report_validation(self, done: int, result: str, example: str) -> None:
+        self._say_progress(done, result, self._left(done))
         if example:
             self.say(f"    {example}")
 

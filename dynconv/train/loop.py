@@ -58,7 +58,7 @@ def train(
             ThreadPoolExecutor(1) as writer,
         ):
             session.watch.lap("start")
-            return loop(session, pending_signal, trace_update, log, writer)
+            return run_updates(session, pending_signal, trace_update, log, writer)
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def explain_out_of_memory(recipe: Recipe) -> Iterator[None]:
         raise UserError(f"{reason}: {remedy}") from None
 
 
-def loop(
+def run_updates(
     session: Session,
     pending_signal: Callable[[], int],
     trace_update: Callable[[], None],
@@ -136,7 +136,7 @@ def complete_average(session: Session, log: Log) -> None:
     validation = validate(session)
     save_average(session, validation)
     log.log_event("average", done, **validation._asdict())
-    log.say(f"average: {validation}")
+    log.say(f"average: {session.task.describe_validation(validation)}")
 
 
 def validate_checkpoint(session: Session, log: Log, writer: Executor) -> None:
@@ -149,4 +149,5 @@ def validate_checkpoint(session: Session, log: Log, writer: Executor) -> None:
     example = session.ranks.on_rank_zero(lambda: preview_output(session))
     session.watch.lap("validate")
     session.watch.validations += 1
-    log.report_validation(session.progress.updates, validation, example)
+    result = session.task.describe_validation(validation)
+    log.report_validation(session.progress.updates, result, example)

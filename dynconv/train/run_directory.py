@@ -45,11 +45,9 @@ from dynconv.files import (
     path_inside,
     read_json,
     replace_text,
-    sha256,
 )
-from dynconv.machine import commit, device_name
+from dynconv.machine import current_commit, device_name
 from dynconv.schema import PositiveInt, validated_content
-from dynconv.text.prepared import VOCABULARY, find_prepared
 from dynconv.train.distributed import Ranks
 from dynconv.train.legacy import is_unmarked_run
 
@@ -138,20 +136,6 @@ def with_precision(recipe: Recipe, precision: Precision) -> Recipe:
     return replace(recipe, train=replace(recipe.train, precision=precision))
 
 
-def check_vocabulary(owner: Path, digest: str, run: Path) -> None:
-    """Raise UserError if `owner`, a checkpoint or a corpus, uses another vocabulary than the run.
-
-    digest  the sha256 of the vocabulary of `owner`; token ids mean nothing without it
-    """
-    if digest != sha256(run / VOCABULARY):
-        raise UserError(f"{owner}: made with another vocabulary than {run / VOCABULARY}")
-
-
-def prepared_dir(run: Path, recipe: Recipe) -> Path:
-    """Return the directory of the encoded text: the recipe's corpus, or the run's own copy."""
-    return find_prepared(recipe.data.corpus) or run / DATA
-
-
 class StartRecord(TypedDict):
     """The fields of an entry of environment.json that are read back."""
 
@@ -178,7 +162,7 @@ def record_start(run: Path, recipe: Recipe, ranks: Ranks, examples: int, too_lon
     start = {
         "python": platform.python_version(),
         **{module.__name__: module.__version__ for module in (dynconv, torch, tokenizers, numpy)},
-        "commit": commit(),
+        "commit": current_commit(),
         "device": device_name(ranks.device),
         "threads": torch.get_num_threads(),
         "processes": ranks.world_size,

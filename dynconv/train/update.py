@@ -97,7 +97,9 @@ def make_update(
     # the weights change, the next learning rate, whether a checkpoint is due or training ends. To
     # read them one update late, all of that would need to know an update that is still unknown. It
     # would save a GPU only the time from here to the first kernel of the next forward pass.
-    loss, stop, grad_norm = ranks.sum(local_loss, pending_signal(), replicated=[total_norm])
+    loss, stop, grad_norm = ranks.sum_over_ranks(
+        local_loss, pending_signal(), replicated=[total_norm]
+    )
     loss_scale = scaler.get_scale()
     result: UpdateStats | SkippedUpdate
     if math.isfinite(loss + grad_norm):

@@ -8,7 +8,7 @@ from conftest import ROOT
 
 from dynconv.config import load_experiment, require_experiment
 from dynconv.lab import ledger, style
-from dynconv.lab.ablate.table import summary
+from dynconv.lab.ablate.table import format_scores
 from dynconv.teach import result_figures
 
 PAGE = (ROOT / "book/results.md").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ def expected(name: str) -> dict[str, list[str]]:
         if record["mean"] is None:
             found[row.recipe] = [*cells, "not measured"]
             continue
-        cells += [summary(record), ", ".join(f"{score:.2f}" for score in record["scores"])]
+        cells += [format_scores(record), ", ".join(f"{score:.2f}" for score in record["scores"])]
         if name != "help-de-en-mixers":
             first, *others = record["metrics"][0]
             cells += [f"{mean(each[key] for each in record['metrics']):.2f}" for key in others]
@@ -63,8 +63,8 @@ def test_the_readmes_table_is_the_recorded_one():
         longer = [curves[key]["test"]["bleu"] for key in curves if key.split(",")[0] == name]
         found[f"help-de-en-{name}"] = [
             f"{row['parameters'] / 1e6:.2f} M",
-            summary(row),
-            summary(tuned[name]) if name in tuned else "-",
+            format_scores(row),
+            format_scores(tuned[name]) if name in tuned else "-",
             lead_over_attention(tuned, name) if name in tuned and name != "attention" else "-",
             ", ".join(f"{bleu:.1f}" for bleu in longer) or "-",
         ]
@@ -121,7 +121,7 @@ def test_the_tuned_scores_are_the_recorded_ones():
     for name, row in tuned.items():
         scores = ", ".join(f"{each:.2f}" for each in row["scores"])
         lead = f" {lead_over_attention(tuned, name)} |" if name != "attention" else " |"
-        assert f"| `help-de-en-tuned:{name}` | {summary(row)} | {scores} |{lead}" in PAGE
+        assert f"| `help-de-en-tuned:{name}` | {format_scores(row)} | {scores} |{lead}" in PAGE
         assert row["mean"] < shipped[name]
 
 

@@ -379,7 +379,7 @@ def test_incomplete_commands_show_their_usage(arguments, capsys):
 def commands(parser=None, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The words of every command, beginning with those of none: `dynconv` itself."""
     yield words
-    for action in (parser or cli.parser())._actions:
+    for action in (parser or cli.make_parser())._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, inner in action.choices.items():
                 yield from commands(inner, (*words, name))

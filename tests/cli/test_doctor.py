@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from dynconv import __version__, ops, paths
 from dynconv.cli import doctor
 from dynconv.cli.doctor import EXTRAS, describe_machine
-from dynconv.cli.packages import requirements
+from dynconv.cli.packages import list_requirements
 from dynconv.kernels import compiler
 from dynconv.kernels.cpu import build as native
 from dynconv.kernels.cuda import build as cuda
@@ -341,7 +341,7 @@ def test_a_checkout_that_is_not_installed_has_a_doctor(monkeypatch):
 
 
 def test_every_extra_is_said_to_be_for_something():
-    assert {*EXTRAS} == {extra for _, extra in requirements()} - {None}
+    assert {*EXTRAS} == {extra for _, extra in list_requirements()} - {None}
 
 
 @pytest.mark.parametrize("checkout", [True, False])

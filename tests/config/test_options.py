@@ -33,7 +33,7 @@ STRANGE += ["", "1.5", "[1]", "{a: 1}", "'3'", "null", "1e400", "x" * 5000]
 
 def numeric(parser=None, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str, str]]:
     """The commands, their options that are numbers, and the types of those."""
-    for action in (parser or cli.parser())._actions:
+    for action in (parser or cli.make_parser())._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, inner in action.choices.items():
                 yield from numeric(inner, (*words, name))

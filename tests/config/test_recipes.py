@@ -170,7 +170,7 @@ def test_preparations_have_the_vocabulary_of_their_recipe():
         if command is None:
             continue
         commands += 1
-        options = cli.parser().parse_args(re.sub(r"\\\n#", "", command[1]).split()[1:])
+        options = cli.make_parser().parse_args(re.sub(r"\\\n#", "", command[1]).split()[1:])
         data, sizes = loaded(name).data, loaded(name).model.vocab_size
         assert options.kind == data.vocabulary
         assert tuple(options.vocab_size) == (sizes if isinstance(sizes, tuple) else (sizes,))

@@ -28,7 +28,7 @@ from helpers.operators import (
 from dynconv import ops
 from dynconv.kernels.cuda import build, grids, launches, plan
 from dynconv.kernels.cuda.call import convert
-from dynconv.kernels.cuda.launches import dropconnect
+from dynconv.kernels.cuda.launches import dropconnect_arguments
 from dynconv.kernels.cuda.plan import CUDA_TYPES
 from dynconv.lab import simulate
 from dynconv.lab.simulate import kernels, simulator
@@ -343,7 +343,7 @@ def test_half_precision_is_rounded_as_pytorch_rounds(dtype):
     special = torch.tensor([0.0, -0.0, torch.nan, torch.inf, -torch.inf, 65519, 65520, 3.4e38])
     x = torch.cat([bits.view(F32), ties.view(F32), between, special])
     y, z = torch.empty(len(x), dtype=dtype), torch.empty(len(x))
-    text = ROUND.replace('#include "number.cuh"', build.code("number.cuh"))
+    text = ROUND.replace('#include "number.cuh"', build.inline_headers("number.cuh"))
     kernel = f"cast<{CUDA_TYPES[dtype]}>"
     function = simulate.Module(text, [kernel]).get_function(kernel)
     arguments = [convert(a) for a in (x, y, z, len(x))]
@@ -371,7 +371,7 @@ def test_talk_has_a_ring_for_the_widest_window():
         (HALF, 255, 1, 256), (F64, 31, 2, 32), (F64, 127, 1, 128), (F32, 1001, 1, 256),
     ):  # fmt: skip
         x = torch.zeros(1, 9, 64, dtype=dtype)
-        columns = grids.Columns(64, 1, size // 2, size // 2, plan.array(x))
+        columns = grids.Columns(64, 1, size // 2, size // 2, plan.describe_tensor(x))
         _, block, shared = columns.size
         assert (columns.V, columns.ring, block) == (V, ring, (32, 1))
         number = max(4, dtype.itemsize)  # a row more, and the windows of 32 positions, padded
@@ -387,8 +387,8 @@ def test_talk_has_a_ring_for_the_widest_window():
 def test_the_compiler_knows_the_width_of_contiguous_tensors():
     for C, apart, width in ((256, 256, 256), (256, 512, 0), (192, 192, 0)):
         x, g = (torch.zeros(2, 9, n)[..., :C] for n in (apart, C))
-        offsets = [plan.array(torch.zeros(2, 9, 2))] * 2
-        x, g = plan.array(x), plan.array(g)
+        offsets = [plan.describe_tensor(torch.zeros(2, 9, 2))] * 2
+        x, g = plan.describe_tensor(x), plan.describe_tensor(g)
         (forward,) = launches.talk(x, *offsets, 3, 3).launches
         _, backward = launches.talk_backward(g, x, *offsets, 3, 3).launches
         for launch in (forward, backward):
@@ -521,7 +521,7 @@ def test_the_ladders_first_version(name, dtype):
         launch_on_cpu(launch, [convert(z) for z in arguments], [])
 
     def strides(*tensors):
-        return plan.strides(*map(plan.array, tensors))
+        return plan.outer_strides(*map(plan.describe_tensor, tensors))
 
     reference = expected(name, inputs, K, g)
     if name == "cumulative_mean":
@@ -534,7 +534,7 @@ def test_the_ladders_first_version(name, dtype):
     if name == "talk_conv":
         sizes = (B, T, C, H, K // 2, K - 1 - K // 2)
     if name == "dynamic_conv_softmax":
-        more = [*dropconnect(0.0), *strides(x, *rest)]
+        more = [*dropconnect_arguments(0.0), *strides(x, *rest)]
         run(forward, out.numel(), *inputs, None, out, *sizes, *more)
     else:
         more = strides(*rest) if name == "dynamic_conv" else []

@@ -83,7 +83,7 @@ def compiled(source: str, dtype: torch.dtype, architecture: str) -> nvrtc.Compil
 
 def compile_once(source: str, names: list[str], architecture: str) -> nvrtc.Compiled:
     """Compile these kernels, unless an earlier run of the tests has compiled just the same."""
-    code, parser = build.code(source), Path(nvrtc.__file__).read_text()
+    code, parser = build.inline_headers(source), Path(nvrtc.__file__).read_text()
     parts = [code, parser, *names, *nvrtc.compiler_options(architecture), nvrtc.version()]
 
     def make(path: Path) -> None:
@@ -111,7 +111,7 @@ def test_every_kernel_compiles_without_a_warning(dtype, R, architecture):
 
 def test_a_source_includes_each_header_once():
     for source in V1:
-        text = build.code(source)
+        text = build.inline_headers(source)
         assert max(map(len, text.splitlines())) <= 100
         assert "#include" not in text
         assert text.count("struct Accumulator { using type = float; }") == 1
@@ -194,10 +194,10 @@ def test_the_architecture_of_a_gpu(monkeypatch):
     for index in capabilities:
         x = SimpleNamespace(shape=(1,), dtype=HALF, stride=lambda: (1,), data_ptr=lambda: 48)
         x.get_device = partial(int, index)
-        found.append(plan.array(x))
+        found.append(plan.describe_tensor(x))
     plan.compute_capability.cache_clear()
     assert [(x.architecture, x.alignment) for x in found] == [(90, 16), (75, 16)]
-    assert plan.array(torch.zeros(1)).architecture == 90  # simulated
+    assert plan.describe_tensor(torch.zeros(1)).architecture == 90  # simulated
 
 
 LIMITS = re.compile(r"//   K = (\d+) +(\w+) +(\w+) +([\d. ]+)  not measured")
@@ -214,7 +214,7 @@ LIMITS = re.compile(r"//   K = (\d+) +(\w+) +(\w+) +([\d. ]+)  not measured")
 )
 def test_the_limits_in_the_headers_are_those_of_the_record(source, operator):
     """And the record is what the code computes today."""
-    lines = LIMITS.findall(build.code(source))
+    lines = LIMITS.findall(build.inline_headers(source))
     assert len(lines) >= 4
     record = ledger.read("kernels-plan")["numbers"]
     rows, instructions = record["rows"], predict.instruction_counts(record["kernels"])
@@ -265,7 +265,7 @@ __global__ void read(int* sizes) {
 
 @pytest.mark.skipif(bool(simulate.why_unavailable()), reason=str(simulate.why_unavailable()))
 def test_plans_have_the_sizes_of_the_headers():
-    text = re.sub('#include "(.*)"', lambda include: build.code(include[1]), SIZES)
+    text = re.sub('#include "(.*)"', lambda include: build.inline_headers(include[1]), SIZES)
     sizes = np.zeros(6, np.int32)
     kernel = simulate.Module(text, ["read"]).get_function("read")
     kernel((1,), (1,), [np.uint64(sizes.ctypes.data)])
@@ -383,7 +383,7 @@ def test_a_kernel_is_compiled_once_for_each_device(gpu):
         call.launch_on_gpu(launch, (), [OnGpu(index)])
     assert len(gpu.launched) == 4 and len(gpu.compiled) == 2
     assert gpu.compiled[0]["name_expressions"] == ["talk_conv<float, 1>"]
-    assert gpu.compiled[0]["code"] == build.code("talk.cu")
+    assert gpu.compiled[0]["code"] == build.inline_headers("talk.cu")
 
 
 @pytest.mark.parametrize("kind", ["CompileException", "CUDADriverError"])
@@ -517,7 +517,7 @@ def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):
     build.tested_architectures.cache_clear()
     assert build.tested_architectures() == {"sm_80": False, "sm_90": False}
     monkeypatch.setattr(build, "architecture_name", lambda index: "sm_90")
-    assert not build.tests_passed_on(torch.zeros(1))
+    assert not build.is_trusted_on(torch.zeros(1))
     for damaged in ("{", "[]", "{}", '{"numbers": {"passed": 3}}'):
         (tmp_path / record).write_text(damaged, encoding="utf-8")
         build.tested_architectures.cache_clear()

@@ -45,20 +45,20 @@ ENCODED = """
 
 
 def test_the_loops_of_a_listing():
-    loops = nvdisasm.innermost(SECTION)
+    loops = nvdisasm.innermost_loops(SECTION)
     counts = [(loop.instructions, loop.multiply_adds, loop.around) for loop in loops]
     assert counts == [(3, 1, 4), (1, 0, 6)]
     assert nvdisasm.main_loop(SECTION) == loops[0] and loops[0].count("LDS", "FADD") == 1
 
 
 def test_the_pauses_and_the_path_of_a_loop():
-    (loop,) = nvdisasm.innermost(ENCODED)
+    (loop,) = nvdisasm.innermost_loops(ENCODED)
     controls = [tuple(control) for control in loop.control]
     assert controls == [(4, 7, 0), (2, 0, 0), (4, 7, 1), (5, 7, 0)]  # stall, sets, waits
     assert loop.pauses == loop.path(0) == 4 + 2 + 4 + 5
     assert loop.path(1) == loop.path(2) == loop.pauses  # the pause hides the load
     assert loop.path(30) == 4 + 30 + 4 + 5  # the second load leaves in cycle 4
-    (constants,) = nvdisasm.innermost(ENCODED.replace("LDS", "LDC"))
+    (constants,) = nvdisasm.innermost_loops(ENCODED.replace("LDS", "LDC"))
     assert constants.path(30) == loop.path(30)
 
 

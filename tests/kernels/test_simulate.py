@@ -64,7 +64,7 @@ def tensor_cores() -> Module:
     code = (Path(__file__).parent / "cuda/tensor_cores.cu").read_text("utf-8")
     names = "product<bfloat16>", "product<float16>", "matrices", "transposed"
     names += "two_places", "some_lanes", "rows_of"
-    return Module(f'{build.code("number.cuh")}\n#line 1 "kernel.cu"\n{code}', names)
+    return Module(f'{build.inline_headers("number.cuh")}\n#line 1 "kernel.cu"\n{code}', names)
 
 
 def at(array: np.ndarray) -> np.uint64:
@@ -447,7 +447,9 @@ def test_what_does_not_compile(code, name, words):
 def test_a_library_is_compiled_once(monkeypatch):
     code = f"__global__ void f(int* y) {{ y[0] = 4; }}  // {os.urandom(8).hex()}"
     Module(code, ["f"])
-    monkeypatch.setattr(simulator, "run", lambda command: pytest.fail("compiled again"))
+    monkeypatch.setattr(
+        simulator, "compile_or_raise", lambda command: pytest.fail("compiled again")
+    )
     y = np.zeros(1, np.int32)
     Module(code, ["f"]).get_function("f")((1,), (1,), (at(y),))
     assert y[0] == 4
@@ -467,6 +469,6 @@ def test_modules_do_not_share_memory_of_equal_names():
 @pytest.mark.parametrize("compiler", ["no-such-compiler", "false"])
 def test_without_a_compiler_the_remedy_is_named(compiler, monkeypatch):
     monkeypatch.setenv("CXX", compiler)
-    monkeypatch.setattr(simulator, "toolchain", simulator.toolchain.__wrapped__)
+    monkeypatch.setattr(simulator, "require_toolchain", simulator.require_toolchain.__wrapped__)
     reason = simulate.why_unavailable.__wrapped__()
     assert compiler in reason and "apt install g++" in reason

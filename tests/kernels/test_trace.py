@@ -87,7 +87,7 @@ def test_the_first_version_loads_what_the_equation_says(B, T, C, K, pad):
     sizes = [np.int32(n) for n in (B, T, C, C, K, pad)]
     args = [x, w, out, *sizes, np.int64(T * C), np.int64(C)]
     grid = (-(-B * T * C // 96),)  # the last block has a tail
-    seen = trace(build.code("lightconv.cu"), "light_conv_v1<float>", grid, (96,), args)
+    seen = trace(build.inline_headers("lightconv.cu"), "light_conv_v1<float>", grid, (96,), args)
     torch.testing.assert_close(out, ops.light_conv(x, w, pad_left=pad))
     inside = [s for t in range(T) for s in range(t - pad, t - pad + K) if 0 <= s < T]
     requested, lines = 4 * B * C * len(inside), B * C // 32 * len(inside)

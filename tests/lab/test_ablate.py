@@ -33,7 +33,8 @@ from dynconv.lab import ledger, sweep
 from dynconv.lab.ablate import run, table
 from dynconv.models import build
 from dynconv.score import Perplexity
-from dynconv.train import TrainedModel, setup
+from dynconv.train import TrainedModel
+from dynconv.train import corpus as run_corpus
 from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.trained import Evaluation
 
@@ -134,7 +135,7 @@ def test_more_seeds_train_only_those_on_text_that_is_prepared_once(
 ):
     """Also after a first row with another vocabulary."""
     prepared, encode_recipe_corpus = [], sweep.encode_recipe_corpus
-    for module in (sweep, setup):
+    for module in (sweep, run_corpus):
         monkeypatch.setattr(
             module,
             "encode_recipe_corpus",
@@ -238,7 +239,7 @@ def test_the_summary_of_a_row(scores, said):
     values = table.finite_scores(scores)
     deviation = stdev(values) if len(values) > 1 else None
     row = {"scores": scores, "mean": mean(values) if values else None, "deviation": deviation}
-    assert table.summary(row) == said
+    assert table.format_scores(row) == said
 
 
 @pytest.mark.parametrize("what", ["score", "validation loss"])

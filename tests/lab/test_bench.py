@@ -163,15 +163,15 @@ def test_all_implementations_of_an_operator_get_the_same_task():
 
 def test_ratios_are_medians_over_common_rounds():
     # The quotient of the medians would be 4 / 2.
-    assert measure.ratios([1.0, 4.0, 9.0], [1.0, 2.0, 3.0]) == [1, 2, 3]
-    assert measure.ratios([1.0, 4.0, 9.0], [2.0, 1.0, 3.0]) == [0.5, 4, 3]
-    assert measure.ratios([6.0], [2.0, 1.0, 1.0]) == [6]  # one common round: by the medians
-    assert measure.ratios([], [2.0]) == []
+    assert measure.paired_ratios([1.0, 4.0, 9.0], [1.0, 2.0, 3.0]) == [1, 2, 3]
+    assert measure.paired_ratios([1.0, 4.0, 9.0], [2.0, 1.0, 3.0]) == [0.5, 4, 3]
+    assert measure.paired_ratios([6.0], [2.0, 1.0, 1.0]) == [6]  # one common round: by the medians
+    assert measure.paired_ratios([], [2.0]) == []
 
 
 def test_a_spread_is_a_median_with_the_least_and_the_most():
-    assert measure.spread("x", [0.5, 4.0, 3.0]) == {"x": 3, "x_range": [0.5, 4]}
-    assert measure.spread("x", []) == {"x": None, "x_range": None}
+    assert measure.median_and_range("x", [0.5, 4.0, 3.0]) == {"x": 3, "x_range": [0.5, 4]}
+    assert measure.median_and_range("x", []) == {"x": None, "x_range": None}
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,9 @@ def test_t_by_t_matrices_are_most_of_the_memory(operator, impl, monkeypatch):
 def test_numbers_have_three_digits_in_their_columns():
     numbers = [0.0123, 0.5, 1.234, 12.34, 123.4, 12345.6, None]
     texts = "0.012 0.50 1.23 12.3 123 12,346 -".split()
-    assert [table.digits(number, 9) for number in numbers] == [f"{text:>9}" for text in texts]
+    assert [table.format_number(number, 9) for number in numbers] == [
+        f"{text:>9}" for text in texts
+    ]
 
 
 def test_a_table_aligns_every_kind_of_value_and_wraps_notes():

@@ -48,7 +48,7 @@ def test_bench_train(recipe_file, tmp_path, capsys, monkeypatch, text):
 
 
 def test_times_of_a_stopped_training_are_not_written(recipe_file, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(module, "stopwatches", lambda device: [StoppingWatch(4)])
+    monkeypatch.setattr(module, "make_stopwatches", lambda device: [StoppingWatch(4)])
     output = tmp_path / "bench.json"
     arguments = "bench", "train", str(recipe_file), "--updates", "6", "--output", str(output)
     assert cli.main([*arguments]) == 2
@@ -60,9 +60,9 @@ def test_the_speed_on_a_gpu_is_of_updates_that_wait_for_nothing(recipe_file, tmp
     monkeypatch.setattr(module, "SIDE", 64)
     gpu, waits = torch.device("cuda"), []
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append(time.sleep(0.02)))
-    watches = module.stopwatches(gpu)
+    watches = module.make_stopwatches(gpu)
     assert len(watches) == 2 and module.peak_side(gpu) == 128
-    monkeypatch.setattr(module, "stopwatches", lambda device: watches)
+    monkeypatch.setattr(module, "make_stopwatches", lambda device: watches)
     output = tmp_path / "bench.json"
     assert cli.main(["bench", "train", str(recipe_file), f"--output={output}", "--updates=4"]) == 0
     found = json.loads(output.read_text(encoding="utf-8"))["numbers"]

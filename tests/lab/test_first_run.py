@@ -101,7 +101,7 @@ def test_every_step_of_dynconv_can_be_parsed():
     for step in [*steps, *filter(None, map(on_cpu, steps))]:
         if "dynconv" in step.command:
             arguments = step.command[step.command.index("dynconv") + 1 :]
-            cli.parser().parse_args([argument.format(folder="f") for argument in arguments])
+            cli.make_parser().parse_args([argument.format(folder="f") for argument in arguments])
             outputs = [name for name in arguments if name.endswith(".json")]
             assert f"{{folder}}/{step.name}.json" not in outputs
         elif "pytest" in step.command:

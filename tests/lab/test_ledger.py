@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT
 
 from dynconv import cli
-from dynconv.cli import parser
+from dynconv.cli import make_parser
 from dynconv.config import load_experiment, load_recipe, load_row, require_experiment
 from dynconv.lab import ledger
 from dynconv.lab.bench import train as bench_train
@@ -56,7 +56,9 @@ def test_a_file_has_the_fields_of_the_ledger(path):
 
 
 def test_an_entry_has_them_too(tmp_path):
-    found = ledger.entry("a sum", "dynconv doctor", {"sum": 3}, seeds=[1], versions={"gcc": "14"})
+    found = ledger.new_entry(
+        "a sum", "dynconv doctor", {"sum": 3}, seeds=[1], versions={"gcc": "14"}
+    )
     ledger.write(tmp_path / "sum.json", found)
     written = json.loads((tmp_path / "sum.json").read_text(encoding="utf-8"))
     assert written == found and list(written) == FIELDS
@@ -93,7 +95,7 @@ def test_its_command_is_there(line):
         assert arguments[0] == "-m" and find_spec(arguments[1])
     else:
         assert program == "dynconv"
-        options, rest = parser().parse_known_args(arguments)
+        options, rest = make_parser().parse_known_args(arguments)
         assert not any(word.startswith("-") for word in rest)
         overrides = [*getattr(options, "overrides", []), *rest]
         if hasattr(options, "recipe"):

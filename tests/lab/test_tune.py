@@ -51,7 +51,7 @@ def test_the_best_of_the_first_round_train_for_longer(search, started_runs, caps
     assert started_runs[:4] == ["0-000", "0-001", "0-002", "0-003"] and len(started_runs) == 6
     first, second = search.rounds
     assert [t["updates"] for t in first] == [4] * 4 and [t["updates"] for t in second] == [8] * 2
-    ranked = sorted(first, key=tune.quality, reverse=True)
+    ranked = sorted(first, key=tune.trial_quality, reverse=True)
     assert [t["settings"] for t in second] == [t["settings"] for t in ranked[:2]]
     assert len({tuple(t["settings"]) for t in first}) == 4
     for trial in first:
@@ -191,8 +191,8 @@ def test_a_shipped_space_wins_over_a_file_of_its_name(monkeypatch, tmp_path):
 def test_nan_is_the_worst_of_trials():
     good, bad = ({"updates": 4, "score": s, "loss": 1.0} for s in (1.0, math.nan))
     diverged = {"updates": 4, "score": None, "loss": None}
-    assert max([bad, good], key=tune.quality) is good
-    assert tune.quality(bad) == tune.quality(diverged)
+    assert max([bad, good], key=tune.trial_quality) is good
+    assert tune.trial_quality(bad) == tune.trial_quality(diverged)
 
 
 def test_a_range_must_have_room(search, recipe_file, capsys):

@@ -128,7 +128,7 @@ def commands(parser: ArgumentParser, name: str) -> Iterator[str]:
 
 def test_every_command_is_in_the_map():
     named = re.findall(r"^\| `(dynconv [a-z]+(?: [a-z][a-z-]*)?)` \|", TEXT, re.MULTILINE)
-    assert set(named) == set(commands(cli.parser(), "dynconv"))
+    assert set(named) == set(commands(cli.make_parser(), "dynconv"))
 
 
 def test_the_map_has_the_first_sentence_of_every_module():

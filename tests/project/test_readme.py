@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT
 from torch.distributed import run as torchrun
 
-from dynconv.cli import parser
+from dynconv.cli import make_parser
 from dynconv.lab import ledger
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ def commands() -> list[str]:
 def test_its_commands_exist(command):
     assert len(commands()) >= 5
     _, *arguments = shlex.split(command)
-    _, rest = parser().parse_known_args(arguments)
+    _, rest = make_parser().parse_known_args(arguments)
     assert not any(word.startswith("-") for word in rest)
 
 
@@ -46,7 +46,7 @@ def test_its_torchrun_lines_are_the_same_command():
     for line in launches:
         options, _, command = line.partition(" -m dynconv ")
         torchrun.get_args_parser().parse_args([*shlex.split(options)[1:], "script"])
-        _, rest = parser().parse_known_args(shlex.split(command))
+        _, rest = make_parser().parse_known_args(shlex.split(command))
         assert not any(word.startswith("-") for word in rest)
 
 

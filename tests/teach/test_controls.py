@@ -11,7 +11,7 @@ from dynconv.lab import ledger
 from dynconv.paths import data_dir
 from dynconv.teach.controls.__main__ import MODULES
 from dynconv.teach.controls.averaging import SIDES
-from dynconv.teach.controls.control import definitions
+from dynconv.teach.controls.control import run_definitions
 from dynconv.teach.controls.loudness import RATES, UNDONE
 from dynconv.teach.controls.normalizers import LOUD
 from dynconv.teach.controls.sharing import KERNELS, LONG
@@ -34,10 +34,10 @@ def test_each_record_has_its_control():
 
 
 def test_lessons_03_and_05_still_define_what_their_controls_use():
-    assert "trained" in definitions("03_attention", "ARTICLES")
+    assert "trained" in run_definitions("03_attention", "ARTICLES")
     record = ledger.read("controls-attention")["numbers"]
     assert len(record) == 5 and all(len(each["filled"]) == 4 for each in record.values())
-    names = definitions("05_gates", "HALF", "DESIGNS")
+    names = run_definitions("05_gates", "HALF", "DESIGNS")
     assert "train_letters" in names
     assert {"both changes", "as published"} <= names["DESIGNS"].keys()
     record = ledger.read("controls-gates")["numbers"]
@@ -49,7 +49,7 @@ def means(record: dict[str, list[float]], digits: int) -> dict[str, float]:
 
 
 def test_lesson_06_still_defines_what_its_control_uses_and_says():
-    names = definitions("06_sharing", "ALPHABET", "training")
+    names = run_definitions("06_sharing", "ALPHABET", "training")
     assert {"fit", "reader", "bits", "training", "validation"} <= names.keys()
     record = ledger.read("controls-sharing")["numbers"]
     long = [f"{kernels} kernels, {places} letters, 800 steps" for kernels, places in LONG]
@@ -63,7 +63,7 @@ def test_lesson_06_still_defines_what_its_control_uses_and_says():
 
 
 def test_lesson_07_still_defines_what_its_control_uses_and_says():
-    names = definitions("07_softmax", "novels")
+    names = run_definitions("07_softmax", "novels")
     assert {"LetterStack", "fit", "novels"} <= names.keys()
     record = means(ledger.read("controls-softmax")["numbers"], 1)
     said = {
@@ -95,7 +95,7 @@ def test_lesson_07_says_what_the_record_of_its_rates_says():
 
 
 def test_lesson_08_still_defines_what_its_controls_use():
-    names = definitions("08_dropconnect", "ALPHABET", "LAWS", "SHAPES", "training", "held_out")
+    names = run_definitions("08_dropconnect", "ALPHABET", "LAWS", "SHAPES", "training", "held_out")
     assert {"shared", "fresh"} <= names["LAWS"].keys()
     assert "passages" in signature(names["fit"]).parameters
     record = ledger.read("controls-dropconnect")["numbers"]
@@ -104,7 +104,7 @@ def test_lesson_08_still_defines_what_its_controls_use():
 
 
 def test_lesson_12_still_defines_what_its_controls_use():
-    names = definitions("12_normalizers", "TEN", "training")
+    names = run_definitions("12_normalizers", "TEN", "training")
     assert {"times", "fit", "fresh", "bits_on_validation", "training", "validation"} <= names.keys()
     record = ledger.read("controls-normalizers")["numbers"]
     assert record["default weights"].keys() == names["TEN"].keys()
@@ -112,7 +112,7 @@ def test_lesson_12_still_defines_what_its_controls_use():
 
 
 def test_lesson_13_still_defines_what_its_controls_use():
-    names = definitions("13_averaging", "training")
+    names = run_definitions("13_averaging", "training")
     assert {"Restorer", "fitted", "restored", "is_vowel", "training", "validation"} <= names.keys()
     record = ledger.read("controls-averaging")["numbers"]
     assert [*record] == [f"{encoder} -> {decoder}" for encoder, decoder in SIDES]
@@ -125,7 +125,7 @@ def test_lesson_13_still_defines_what_its_controls_use():
 
 
 def test_lesson_17_still_defines_what_its_control_uses():
-    names = definitions("17_talk")
+    names = run_definitions("17_talk")
     assert "depth" in signature(names["copy_model"]).parameters
     assert {"start", "step", "rate"} <= signature(names["copy_losses"]).parameters.keys()
     record = ledger.read("controls-loudness")["numbers"]
@@ -146,7 +146,7 @@ def test_lesson_17_still_defines_what_its_control_uses():
 
 
 def test_lesson_23_still_defines_what_its_controls_use():
-    names = definitions("23_recipe", "EINS", "ZEHN", "ONE", "TEN", "FIXED", "WORDS")
+    names = run_definitions("23_recipe", "EINS", "ZEHN", "ONE", "TEN", "FIXED", "WORDS")
     assert {"new_model", "adam", "make_updates", "no_warmup", "batch_of"} <= names.keys()
     record = ledger.read("controls-recipe")["numbers"]
     assert [*record] == ["filled nothing", "filled v", "filled m and v"]
@@ -159,7 +159,7 @@ def test_lesson_23_still_defines_what_its_controls_use():
 
 
 def test_lesson_33_still_defines_what_its_controls_use():
-    names = definitions("33_forgetting")
+    names = run_definitions("33_forgetting")
     assert {"Reader", "Stack", "deal", "error", "teach_reader"} <= names.keys()
     record = ledger.read("controls-forgetting")["numbers"]
     assert len(record) == 10 and all(len(scores) == 3 for scores in record.values())

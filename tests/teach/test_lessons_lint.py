@@ -15,7 +15,7 @@ from conftest import ROOT
 from helpers.lessons import LESSONS, TEMPLATE, TEXTS, all_cells, cells, prose
 
 from dynconv.teach import moving
-from dynconv.teach.lessons import check, folding, run, saved_form
+from dynconv.teach.lessons import check, hidden_parts, run, saved_form
 
 STAGES = [
     "Question",
@@ -211,11 +211,15 @@ def test_no_assert_gives_a_folded_answer_away(text):
     asked = False
     for kind, group in groupby(all_cells(text), key=lambda cell: cell.cell_type):
         group = list(group)
-        if kind == "code" and asked and any("outputs_hidden" in folding(cell) for cell in group):
+        if (
+            kind == "code"
+            and asked
+            and any("outputs_hidden" in hidden_parts(cell) for cell in group)
+        ):
             for cell in group:
                 nodes = ast.walk(ast.parse(cell.source))
                 seen = any(isinstance(node, ast.Assert) for node in nodes)
-                assert not seen or "source_hidden" in folding(cell), cell.source
+                assert not seen or "source_hidden" in hidden_parts(cell), cell.source
         asked = kind == "markdown" and any("**Predict" in cell.source for cell in group)
 
 

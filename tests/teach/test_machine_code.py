@@ -4,7 +4,7 @@ import pytest
 
 from dynconv.lab import ledger
 from dynconv.lab.simulate import nvdisasm, nvrtc
-from dynconv.teach.machine_code import KERNELS, digest, measure, source_of, strings_of
+from dynconv.teach.machine_code import KERNELS, hash_source, measure, source_of, strings_of
 
 RECORD = ledger.read("machine-code")
 PAIRS = [(lesson, kernel) for lesson, kernels in KERNELS.items() for kernel in kernels]
@@ -30,7 +30,7 @@ def test_strings_are_found_through_names_sums_and_replacements(monkeypatch, tmp_
 
 @pytest.mark.parametrize(("lesson", "kernel"), PAIRS)
 def test_the_lesson_still_has_the_kernel_of_the_record(lesson, kernel):
-    assert RECORD["numbers"][kernel]["source"] == digest(source_of(lesson, kernel))
+    assert RECORD["numbers"][kernel]["source"] == hash_source(source_of(lesson, kernel))
 
 
 def test_the_record_has_no_other_kernels():

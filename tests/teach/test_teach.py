@@ -187,7 +187,7 @@ def test_check_rejects_a_notebook_that_is(lesson, change, message):
     notebook = jupytext.read(lesson)
     for count, cell in enumerate((c for c in notebook.cells if c.cell_type == "code"), start=1):
         cell.execution_count = count
-        cell.metadata |= {"jupyter": runner.folding(cell)} if runner.folding(cell) else {}
+        cell.metadata |= {"jupyter": runner.hidden_parts(cell)} if runner.hidden_parts(cell) else {}
     stored = lesson.with_suffix(".ipynb")
     nbformat.write(notebook, stored)
     runner.check(lesson)

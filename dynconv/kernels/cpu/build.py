@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dynconv.dtypes import dtype_name
-from dynconv.kernels.compiler import cached_library, command_in, installed, run_compiler
-from dynconv.kernels.constant import constant
+from dynconv.kernels.compiler import cached_library, command_in, find_installed, run_compiler
+from dynconv.kernels.constant import cached_constant
 
 SOURCES = Path(__file__).parent
 """the folder of the C sources"""
@@ -47,7 +47,7 @@ class NoKernelsError(RuntimeError):
     """Reports why the C kernels cannot run here, and what to install."""
 
 
-@constant
+@cached_constant
 def why_unavailable(dtype: torch.dtype = torch.float32) -> str | None:
     """Return why this dtype's C kernels cannot run on this machine's CPU, or None if they can."""
     try:
@@ -72,7 +72,7 @@ def why_unsupported(x: Tensor) -> str:
     return str(why_unavailable(x.dtype))
 
 
-def tests_passed_on(x: Tensor) -> bool:
+def is_trusted_on(x: Tensor) -> bool:
     """Return True: a library is used only if its mean was right when it was built."""
     return True
 
@@ -84,7 +84,7 @@ def load_library(dtype: torch.dtype) -> ctypes.CDLL:
     Raises NoKernelsError if that fails.
     """
     compiler = require_compiler()
-    if note := substitution(compiler):
+    if note := describe_substitution(compiler):
         warnings.warn(note, stacklevel=1)
     sources = ((SOURCES / name).read_text("utf-8") for name in ("vector.h", *NAMES))
     path = cached_library(
@@ -115,7 +115,7 @@ def require_compiler() -> list[str]:
     Raises NoKernelsError if there is none.
     """
     commands = [command for command in (command_in("CC"), ["cc"], ["gcc"], ["clang"]) if command]
-    if found := installed(commands):
+    if found := find_installed(commands):
         return found[0]
     tried = ", ".join(name for name, *_ in commands)
     raise NoKernelsError(
@@ -124,10 +124,10 @@ def require_compiler() -> list[str]:
     )
 
 
-def substitution(compiler: list[str]) -> str | None:
+def describe_substitution(compiler: list[str]) -> str | None:
     """Return a note that `compiler` is used instead of `CC`, or None if `CC` exists or is unset."""
     command = command_in("CC")
-    if not command or installed([command]):
+    if not command or find_installed([command]):
         return None
     return f"CC={os.environ['CC']} is not there, so {shlex.join(compiler)} compiles the C kernels"
 
@@ -143,7 +143,7 @@ def build(compiler: list[str], dtype: torch.dtype, path: Path) -> None:
         errors: list[str] = []
         for name, out in zip(NAMES, objects, strict=True):
             errors = errors or run_compiler([*compile_, "-c", str(SOURCES / name), "-o", out])
-        threads = openmp() if "-fopenmp" in flags else []
+        threads = find_openmp() if "-fopenmp" in flags else []
         # One name per attempt: loading a name twice would return the first library.
         linked = path.with_name(f"{''.join(flags)}.so")
         errors = errors or run_compiler(
@@ -167,7 +167,7 @@ def find_fault(path: Path, dtype: torch.dtype) -> list[str]:
         return [] if torch.allclose(y, x / 2, rtol=0.01) else ["what it builds gives wrong answers"]
 
 
-def openmp() -> list[str]:
+def find_openmp() -> list[str]:
     """Return the OpenMP library to link: PyTorch's, to share its threads, or the compiler's."""
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")

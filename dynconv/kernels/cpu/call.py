@@ -18,7 +18,7 @@ FORWARD, GRAD_INPUT, PER_CHANNEL = range(3)
 """values of `kind` in conv.c"""
 
 
-def run(name: str, dtype: torch.dtype, *arguments: Tensor | int | None) -> None:
+def call_c(name: str, dtype: torch.dtype, *arguments: Tensor | int | None) -> None:
     """Call the C function compiled for a dtype, with the number of threads as its last argument.
 
     A tensor is passed as its address, None as a null pointer.
@@ -48,7 +48,7 @@ def run_conv(kind: int, x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     else:
         weight = contiguous_taps(weight)
     strides = weight.stride()[:2] if weight.dim() == 4 else (0, 0)
-    run("conv", x.dtype, kind, x, weight, y, B, T, C, H, K, pad_left, *x.stride()[:2], *strides)
+    call_c("conv", x.dtype, kind, x, weight, y, B, T, C, H, K, pad_left, *x.stride()[:2], *strides)
     return y
 
 
@@ -61,7 +61,7 @@ def conv_grad_weight(g: Tensor, x: Tensor, shape: Sequence[int], pad_left: int) 
     dw = torch.empty((C, K) if split else shape, dtype=torch.float64 if shared else x.dtype)
     name = "conv_grad_weight_shared" if shared else "conv_grad_weight"
     sizes = B, T, C, C if split else H, K, pad_left
-    run(name, x.dtype, g, x, dw, *sizes, *g.stride()[:2], *x.stride()[:2])
+    call_c(name, x.dtype, g, x, dw, *sizes, *g.stride()[:2], *x.stride()[:2])
     return (dw.unflatten(0, (H, R)).sum(1) if split else dw).to(x.dtype)
 
 
@@ -75,7 +75,7 @@ def talk(x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right
     right = None if right is None else contiguous_offsets(right)
     y = torch.empty(x.shape, dtype=x.dtype)
     sizes = *x.shape, left.shape[2], max_left, max_right
-    run("talk", x.dtype, x, left, right, y, *sizes, *x.stride()[:2])
+    call_c("talk", x.dtype, x, left, right, y, *sizes, *x.stride()[:2])
     return y
 
 
@@ -90,14 +90,14 @@ def talk_backward(
     dright = torch.empty_like(left[:0] if right is None else right)
     sizes = *x.shape, left.shape[2], max_left, max_right
     tensors = g, x, left, right, dx, dleft, dright
-    run("talk_backward", x.dtype, *tensors, *sizes, *g.stride()[:2], *x.stride()[:2])
+    call_c("talk_backward", x.dtype, *tensors, *sizes, *g.stride()[:2], *x.stride()[:2])
     return dx, dleft, dright
 
 
 def cumulative_mean(x: Tensor, backward: bool) -> Tensor:
     x = contiguous_channels(x)
     y = torch.empty(x.shape, dtype=x.dtype)
-    run("cumulative_mean", x.dtype, backward, x, y, *x.shape, *x.stride()[:2])
+    call_c("cumulative_mean", x.dtype, backward, x, y, *x.shape, *x.stride()[:2])
     return y
 
 
@@ -107,7 +107,7 @@ def conv_step(past: Tensor, row_of: Tensor, weight: Tensor) -> Tensor:
     weight = weight if weight.stride(2) == 1 else weight.contiguous()
     y = torch.empty((N, C), dtype=past.dtype)
     strides = row_of.stride(0), *weight.stride()[:2]
-    run("conv_step", past.dtype, past, row_of, weight, y, N, M, C, H, K, *strides)
+    call_c("conv_step", past.dtype, past, row_of, weight, y, N, M, C, H, K, *strides)
     return y
 
 

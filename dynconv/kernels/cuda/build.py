@@ -19,7 +19,7 @@ from torch import Tensor
 
 from dynconv.dtypes import dtype_name
 from dynconv.errors import UserError
-from dynconv.kernels.constant import constant
+from dynconv.kernels.constant import cached_constant
 from dynconv.kernels.cuda.plan import CUDA_TYPES, SOURCES, compute_capability
 from dynconv.paths import data_places
 
@@ -28,7 +28,7 @@ class NoGpuKernelsError(RuntimeError):
     """Reports why the CUDA kernels cannot run, and what to do."""
 
 
-@constant
+@cached_constant
 def why_unavailable() -> str | None:
     """Return why the CUDA kernels cannot run on this machine, or None if they can."""
     if find_spec("cupy") is None:
@@ -73,7 +73,7 @@ def architecture_name(index: int) -> str:
     return f"sm_{compute_capability(index)}"
 
 
-@constant
+@cached_constant
 def tested_architectures() -> dict[str, bool]:
     """Return whether `pytest -m gpu` has passed with these sources, for each recorded architecture.
 
@@ -109,13 +109,13 @@ def sources_hash() -> str:
     return key.hexdigest()[:16]
 
 
-def tests_passed_on(x: Tensor) -> bool:
+def is_trusted_on(x: Tensor) -> bool:
     """Return whether the kernels' tests have passed on the architecture of x's GPU."""
     return tested_architectures().get(architecture_name(x.device.index), False)
 
 
 @cache
-def code(source: str) -> str:
+def inline_headers(source: str) -> str:
     """Return a source with the headers that it includes inlined.
 
     Otherwise CuPy's cache would not notice a change in a header.
@@ -123,7 +123,7 @@ def code(source: str) -> str:
     lines = [f'#line 1 "{source}"']
     for number, line in enumerate((SOURCES / source).read_text(encoding="utf-8").splitlines(), 1):
         if include := re.fullmatch(r'#include "(.*)"', line):
-            lines += [code(include[1]), f'#line {number + 1} "{source}"']
+            lines += [inline_headers(include[1]), f'#line {number + 1} "{source}"']
         else:
             lines.append(line)
     return "\n".join(lines) + "\n"
@@ -133,7 +133,7 @@ def code(source: str) -> str:
 def compile_for_gpu(program: str, kernel: str, device: int):
     """Return a kernel of a program, compiled for the current GPU, which is `device`.
 
-    program  CUDA source, as `code` returns it
+    program  CUDA source, as `inline_headers` returns it
 
     The number of the device keeps the kernels of several GPUs apart in the cache.
     """

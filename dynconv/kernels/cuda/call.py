@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dynconv.kernels.cuda import launches
-from dynconv.kernels.cuda.build import NoGpuKernelsError, code, compile_for_gpu, cupy
+from dynconv.kernels.cuda.build import NoGpuKernelsError, compile_for_gpu, cupy, inline_headers
 from dynconv.kernels.cuda.plan import Array, Launch, LaunchPlan, array_of, plan_key
 from dynconv.kernels.layout import contiguous_channels, contiguous_offsets, contiguous_taps
 from dynconv.kernels.operators import eager, implement
@@ -77,7 +77,7 @@ def prepare(plan: LaunchPlan, inputs: dict[str, Array]) -> PreparedPlan:
     return PreparedPlan(launches, tuple(constants), to_allocate, outputs, empty)
 
 
-def operator(make_plan: Callable[..., LaunchPlan]) -> Callable:
+def plan_runner(make_plan: Callable[..., LaunchPlan]) -> Callable:
     """Return a method of Kernels that runs the plan of `make_plan`, and returns its outputs.
 
     The method takes a Tensor for each Array that `make_plan` takes. Plans are cached, because
@@ -125,15 +125,15 @@ class Kernels:
     def __init__(self, start: Callable[[Launch, Values, list[Tensor]], object]):
         self.start = start
 
-    conv = operator(launches.conv)
-    conv_grad_input = operator(launches.conv_grad_input)
-    conv_grad_weight = operator(launches.conv_grad_weight)
-    conv_backward = operator(launches.conv_backward)
-    conv_softmax = operator(launches.conv_softmax)
-    conv_softmax_backward = operator(launches.conv_softmax_backward)
-    talk = operator(launches.talk)
-    talk_backward = operator(launches.talk_backward)
-    cumulative_mean = operator(launches.cumulative_mean)
+    conv = plan_runner(launches.conv)
+    conv_grad_input = plan_runner(launches.conv_grad_input)
+    conv_grad_weight = plan_runner(launches.conv_grad_weight)
+    conv_backward = plan_runner(launches.conv_backward)
+    conv_softmax = plan_runner(launches.conv_softmax)
+    conv_softmax_backward = plan_runner(launches.conv_softmax_backward)
+    talk = plan_runner(launches.talk)
+    talk_backward = plan_runner(launches.talk_backward)
+    cumulative_mean = plan_runner(launches.cumulative_mean)
 
     def run(self, plan: PreparedPlan, tensors: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
         """Run a plan on its input tensors, and return its outputs: zeros if B is 0."""
@@ -162,7 +162,7 @@ def launch_on_gpu(launch: Launch, values: Values, tensors: list[Tensor]) -> None
     try:
         address = torch.cuda.current_stream(device).cuda_stream
         with gpu.Device(device.index), cupy_stream(address, device.index):
-            function = compile_for_gpu(code(launch.source), launch.kernel, device.index)
+            function = compile_for_gpu(inline_headers(launch.source), launch.kernel, device.index)
             function((launch.blocks,), launch.block, values, shared_mem=launch.shared)
     except (gpu.compiler.CompileException, RuntimeError) as error:  # CUDA's are RuntimeErrors
         remedy = "choose another impl, or see dynconv doctor"
@@ -211,11 +211,11 @@ def convert(argument) -> np.generic:
     return np.float32(argument)
 
 
-kernels = Kernels(launch_on_gpu)
+gpu_kernels = Kernels(launch_on_gpu)
 implement(
-    "CUDA", kernels.conv, kernels.conv_grad_input, kernels.conv_grad_weight, kernels.conv_backward,
-    kernels.conv_softmax, kernels.conv_softmax_backward, kernels.talk, kernels.talk_backward,
-    kernels.cumulative_mean,
+    "CUDA", gpu_kernels.conv, gpu_kernels.conv_grad_input, gpu_kernels.conv_grad_weight,
+    gpu_kernels.conv_backward, gpu_kernels.conv_softmax, gpu_kernels.conv_softmax_backward,
+    gpu_kernels.talk, gpu_kernels.talk_backward, gpu_kernels.cumulative_mean,
 )  # fmt: skip
-on_gpu = eager(kernels, ["conv", "conv_softmax", "talk", "cumulative_mean"])
+on_gpu = eager(gpu_kernels, ["conv", "conv_softmax", "talk", "cumulative_mean"])
 """the operators for eager calls with tensors of a GPU"""

@@ -58,7 +58,7 @@ def elements_per_load(x: Array) -> int:
 
 
 def beyond_taps(x: Array) -> int:
-    """Return the elements of shared memory that a head takes besides TILE for each of its taps.
+    """Return how many elements of shared memory a head needs in addition to TILE per tap.
 
     K taps of TILE positions meet K + TILE - 1 rows of x: see row_index in taps.cuh.
     """

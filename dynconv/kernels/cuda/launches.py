@@ -29,8 +29,8 @@ from dynconv.kernels.cuda.plan import (
     Launch,
     LaunchPlan,
     contiguous_array,
-    like,
-    strides,
+    contiguous_like,
+    outer_strides,
 )
 
 MIN_TENSOR_CORE_PRODUCTS = 2**25
@@ -40,16 +40,16 @@ launch would cost more than they save, as `dynconv bench kernels --plan` counts 
 
 def conv(x: Array, weight: Array, pad_left: int) -> LaunchPlan:
     """Plan out = weight * x; weight (H, K) or (B, T, H, K)."""
-    return convolution(x, weight, pad_left, ("x", "weight", "out"), flipped=False)
+    return plan_convolution(x, weight, pad_left, ("x", "weight", "out"), flipped=False)
 
 
 def conv_grad_input(g: Array, weight: Array, pad_left: int) -> LaunchPlan:
     """Plan dx from g and the weight: the convolution of g with the kernels reversed."""
     pad_right = weight.shape[-1] - 1 - pad_left
-    return convolution(g, weight, pad_right, ("g", "weight", "dx"), flipped=True)
+    return plan_convolution(g, weight, pad_right, ("g", "weight", "dx"), flipped=True)
 
 
-def convolution(
+def plan_convolution(
     x: Array, weight: Array, pad: int, names: tuple[str, ...], flipped: bool
 ) -> LaunchPlan:
     """Plan weight * x; `names` are the operator's names of x, the weight and the output."""
@@ -57,16 +57,16 @@ def convolution(
     if len(weight.shape) == 2:
         source, kernel, of_weight = "lightconv.cu", "light_conv", []
     else:
-        source, kernel, of_weight = "dynamicconv.cu", "dynamic_conv", strides(weight)
+        source, kernel, of_weight = "dynamicconv.cu", "dynamic_conv", outer_strides(weight)
     if grid := tensor_core_grid(H, K, x):
-        arguments = *names, T, C, H, K, pad, grid.walk, *strides(x), *of_weight
+        arguments = *names, T, C, H, K, pad, grid.walk, *outer_strides(x), *of_weight
         launch = grid.launch(source, f"{kernel}_band", arguments, grid.D, flipped)
     else:
         light = {"maximum": 8, "per_tap": 1, "fixed": 1}
         warps = Warps([x], H, K, **({"fixed": beyond_taps(x)} if of_weight else light))
-        arguments = *names, T, C, H, K, pad, warps.G, warps.chunk, *strides(x), *of_weight
+        arguments = *names, T, C, H, K, pad, warps.G, warps.chunk, *outer_strides(x), *of_weight
         launch = warps.launch(source, kernel, arguments, flipped)
-    return LaunchPlan({names[-1]: like(x)}, (launch,))
+    return LaunchPlan({names[-1]: contiguous_like(x)}, (launch,))
 
 
 def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) -> LaunchPlan:
@@ -79,7 +79,7 @@ def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) ->
         assert plan is not None  # without dx the taps always fit
         return plan
     warps = Warps([g, x], H, K, fixed=beyond_taps(x))
-    arguments = "g", "x", "dweight", T, C, H, K, pad_left, warps.chunk, *strides(g, x)
+    arguments = "g", "x", "dweight", T, C, H, K, pad_left, warps.chunk, *outer_strides(g, x)
     launch = warps.launch("dynamicconv.cu", "dynamic_weight_grad", arguments, warps.G)
     return LaunchPlan({"dweight": contiguous_array(shape, x.dtype)}, (launch,))
 
@@ -89,7 +89,7 @@ def band_grad_weight(
 ) -> LaunchPlan:
     """Plan dweight on tensor cores."""
     (_, T, C), (H, K) = x.shape, shape[-2:]
-    sizes = T, C, H, K, pad_left, grid.walk, *strides(g, x)
+    sizes = T, C, H, K, pad_left, grid.walk, *outer_strides(g, x)
     outputs = {"dweight": contiguous_array(shape, x.dtype)}
     if len(shape) == 4:
         source, name = "dynamicconv.cu", "dynamic_weight_grad_band"
@@ -140,10 +140,10 @@ def dynamic_gradients(g: Array, x: Array, weight: Array, pad_left: int) -> Launc
         return None
     arguments = (
         "g", "x", "weight", "dx", "dweight", T, C, H, K, K - 1 - pad_left, warps.chunk,
-        *strides(g, x, weight),
+        *outer_strides(g, x, weight),
     )  # fmt: skip
     launch = warps.launch("dynamicconv.cu", "dynamic_conv_grad", arguments, warps.G)
-    return LaunchPlan({"dx": like(x), "dweight": like(weight)}, (launch,))
+    return LaunchPlan({"dx": contiguous_like(x), "dweight": contiguous_like(weight)}, (launch,))
 
 
 def light_band_gradients(
@@ -153,14 +153,14 @@ def light_band_gradients(
     (_, T, C), (H, K) = x.shape, shape
     arguments = (
         "g", "x", "weight", "dx", "partial", T, C, H, K, K - 1 - pad_left, grid.walk,
-        *strides(g, x),
+        *outer_strides(g, x),
     )  # fmt: skip
     partial = contiguous_array((grid.walks * (C // H // (8 * grid.V)), H * K), torch.float32)
     launches = (
         grid.launch("lightconv.cu", "light_grad_band", arguments, grid.D),
         sum_rows(x, partial),
     )
-    outputs = {"dx": like(x), "dweight": contiguous_array(shape, x.dtype)}
+    outputs = {"dx": contiguous_like(x), "dweight": contiguous_array(shape, x.dtype)}
     return LaunchPlan(outputs, launches, {"partial": partial})
 
 
@@ -181,14 +181,14 @@ def light_gradients(
     weight, dx = ("weight", "dx") if with_input else (None, None)
     arguments = (
         "g", "x", weight, dx, "partial", B, T, C, H, K, K - 1 - pad_left, warps.chunk, walk,
-        *strides(g, x),
+        *outer_strides(g, x),
     )  # fmt: skip
     partial = contiguous_array((walks, H * K), accumulator(x.dtype))
     launches = (
         warps.launch("lightconv.cu", "light_conv_grad", arguments, G, with_input),
         sum_rows(x, partial),
     )
-    outputs = {"dx": like(x)} if with_input else {}
+    outputs = {"dx": contiguous_like(x)} if with_input else {}
     outputs["dweight"] = contiguous_array(shape, x.dtype)
     return LaunchPlan(outputs, launches, {"partial": partial})
 
@@ -201,10 +201,10 @@ def conv_softmax(
     warps = Warps([x], H, K, fixed=beyond_taps(x) + 2 * TILE)
     arguments = (
         "x", "logits", seed and "seed", "out", T, C, H, K, pad_left, warps.G, warps.chunk,
-        *dropconnect(dropout), *strides(x, logits),
+        *dropconnect_arguments(dropout), *outer_strides(x, logits),
     )  # fmt: skip
     return LaunchPlan(
-        {"out": like(x)}, (warps.launch("softmaxconv.cu", "softmax_conv", arguments),)
+        {"out": contiguous_like(x)}, (warps.launch("softmaxconv.cu", "softmax_conv", arguments),)
     )
 
 
@@ -213,26 +213,28 @@ def conv_softmax_backward(
 ) -> LaunchPlan:
     """Plan the gradients of x and of the logits."""
     (B, T, C), (H, K) = x.shape, logits.shape[2:]
-    source, dropped, mask = "softmaxconv.cu", seed and "seed", dropconnect(dropout)
+    source, dropped, mask = "softmaxconv.cu", seed and "seed", dropconnect_arguments(dropout)
     for_logits = Warps([g, x], H, K, fixed=beyond_taps(x) + 3 * TILE)
     for_input = Warps([g, x], H, K, fixed=beyond_taps(x))
     logits_grad = (
         "g", "x", "logits", dropped, "dlogits", "scales", T, C, H, K, pad_left,
-        for_logits.chunk, *mask, *strides(g, x, logits),
+        for_logits.chunk, *mask, *outer_strides(g, x, logits),
     )  # fmt: skip
     data_grad = (
         "g", "logits", dropped, "scales", "dx", T, C, H, K, K - 1 - pad_left,
-        for_input.G, for_input.chunk, *mask, *strides(g, logits),
+        for_input.G, for_input.chunk, *mask, *outer_strides(g, logits),
     )  # fmt: skip
     launches = (
         for_logits.launch(source, "softmax_logits_grad", logits_grad, for_logits.G),
         for_input.launch(source, "softmax_data_grad", data_grad),
     )
     scratch = {"scales": contiguous_array((B, T, H, 2), accumulator(x.dtype))}
-    return LaunchPlan({"dx": like(x), "dlogits": like(logits)}, launches, scratch)
+    return LaunchPlan(
+        {"dx": contiguous_like(x), "dlogits": contiguous_like(logits)}, launches, scratch
+    )
 
 
-def dropconnect(dropout: float) -> list[np.generic]:
+def dropconnect_arguments(dropout: float) -> list[np.generic]:
     """Return DropConnect's threshold for 32 random bits, and the scale of the weights it keeps."""
     return [np.uint32(dropout * 2**32), np.float64(1 / (1 - dropout))]
 
@@ -241,13 +243,13 @@ def talk(x: Array, left: Array, right: Array | None, max_left: int, max_right: i
     """Plan TaLK; offsets are (B, T, H), and `right` is None in a causal layer."""
     (_, T, C), H = x.shape, left.shape[2]
     columns = Columns(C // H, H, max_left, max_right, x)
-    x_batch, x_time = strides(x)
+    x_batch, x_time = outer_strides(x)
     arguments = (
         "x", "left", right and "right", "out", T, C, H, max_left, max_right, columns.ring,
         columns.stretch, x_batch, int(x_time),
     )  # fmt: skip
     launch = columns.launch("talk.cu", "talk_conv", arguments, columns.width)
-    return LaunchPlan({"out": like(x)}, (launch,))
+    return LaunchPlan({"out": contiguous_like(x)}, (launch,))
 
 
 def talk_backward(
@@ -256,7 +258,7 @@ def talk_backward(
     """Plan the gradients of x, left and right; the last one is empty when right is None."""
     (B, T, C), H = x.shape, left.shape[2]
     columns = Columns(C // H, H, max_left, max_right, g, x)
-    g_batch, g_time, x_batch, x_time = strides(g, x)
+    g_batch, g_time, x_batch, x_time = outer_strides(g, x)
     reach = "left", right and "right", "reach", T, H, max_left, max_right
     grad = (
         "g", "x", "left", right and "right", "reach", "dx", "dleft", right and "dright", T, C, H,
@@ -268,8 +270,8 @@ def talk_backward(
         Launch("talk.cu", "talk_reach", template, blocks, (8, 128), 0, reach),
         columns.launch("talk.cu", "talk_grad", grad, columns.width),
     )
-    dright = like(right) if right else contiguous_array((0, T, H), left.dtype)
-    outputs = {"dx": like(x), "dleft": like(left), "dright": dright}
+    dright = contiguous_like(right) if right else contiguous_array((0, T, H), left.dtype)
+    outputs = {"dx": contiguous_like(x), "dleft": contiguous_like(left), "dright": dright}
     return LaunchPlan(outputs, launches, {"reach": contiguous_array((B, H, 2), torch.int32)})
 
 
@@ -281,10 +283,10 @@ def cumulative_mean(x: Array, backward: bool) -> LaunchPlan:
     stretch = max(16, math.isqrt(T))  # about as many positions as there are pieces
     pieces = -(-T // stretch)
     grid = Grid(x, V, B * pieces * -(-C // (threads * V)), (threads, 1))
-    sizes = T, C, stretch, *strides(x)
+    sizes = T, C, stretch, *outer_strides(x)
     launches = (
         grid.launch("average.cu", "stretch_sums", ("x", "sums", *sizes), backward),
         grid.launch("average.cu", "cumulative_mean", ("x", "sums", "out", *sizes), backward),
     )
     scratch = {"sums": contiguous_array((B, pieces, C), accumulator(x.dtype))}
-    return LaunchPlan({"out": like(x)}, launches, scratch)
+    return LaunchPlan({"out": contiguous_like(x)}, launches, scratch)

@@ -22,7 +22,8 @@
 
 // v1. A thread makes one number of out. Neighbouring threads are neighbouring channels, so a warp
 // reads whole lines of x; but each number of x is asked for K times, and each tap once more for
-// every number of out: K loads for K products. The caches answer, and the loads are the limit.
+// every number of out: K loads for K products. The caches serve them, so the number of loads is
+// the limit.
 template <typename Number>
 __global__ void light_conv_v1(const Number* x, const Number* weight, Number* out, int B, int T,
                               int C, int H, int K, int pad, long long x_batch, long long x_time) {

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dynconv.kernels.constant import constant
+from dynconv.kernels.constant import cached_constant
 
 SOURCES = Path(__file__).parent
 """the folder of the CUDA sources"""
@@ -53,7 +53,7 @@ class Array(NamedTuple):
     """architecture of the device that it is on: 90 is sm_90, which a CPU simulates"""
 
 
-def array(x: Tensor) -> Array:
+def describe_tensor(x: Tensor) -> Array:
     """Describe a tensor for a plan."""
     return array_of(plan_key(x))
 
@@ -70,7 +70,7 @@ def array_of(key: tuple) -> Array:
     return Array(shape, strides, dtype, math.gcd(offset, VECTOR_BYTES), architecture)
 
 
-@constant
+@cached_constant
 def compute_capability(index: int) -> int:
     """Return the compute capability of a GPU as one number: 90 for sm_90."""
     major, minor = torch.cuda.get_device_capability(index)
@@ -83,7 +83,7 @@ def contiguous_array(shape: Sequence[int], dtype: torch.dtype, architecture: int
     return Array(tuple(shape), tuple(strides), dtype, architecture=architecture)
 
 
-def like(x: Array) -> Array:
+def contiguous_like(x: Array) -> Array:
     """Describe a contiguous tensor of x's shape and dtype."""
     return contiguous_array(x.shape, x.dtype)
 
@@ -123,7 +123,7 @@ class LaunchPlan(NamedTuple):
     scratch: dict[str, Array] = {}
 
 
-def strides(*arrays: Array) -> list[np.int64]:
+def outer_strides(*arrays: Array) -> list[np.int64]:
     """Return each array's strides along batch and time; a time stride must fit into a C int."""
     for z in arrays:
         if abs(z.strides[1]) >= 2**31:

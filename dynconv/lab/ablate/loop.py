@@ -46,7 +46,7 @@ def ablate(
     for row, texts in foreign.items():
         say(f"{row}: without {' '.join(texts)}, because its model has no such entry")
     command = ledger.command_line("ablate", name, *overrides, "--seeds", seeds)
-    entry = ledger.entry(read_comment(path), command, {}, seeds=range(1, seeds + 1))
+    entry = ledger.new_entry(read_comment(path), command, {}, seeds=range(1, seeds + 1))
 
     def write() -> dict:
         entry["numbers"] = {"ablation": path.stem, **collect_results(experiment, runs)}
@@ -85,7 +85,7 @@ def plot_path(output: Path) -> Path:
 
 
 def foreign_overrides(experiment: Experiment, overrides: Sequence[str]) -> dict[str, list[str]]:
-    """Return the overrides of entries that a row's model lacks and another row's has, by row."""
+    """Return, by row, the overrides of entries that its model lacks but another row's model has."""
     models = {row.name: type(load_row(experiment, row).model) for row in experiment.rows}
     keys = {row: set(entry_keys(model, "model.")) for row, model in models.items()}
     known = set().union(*keys.values())
@@ -106,7 +106,7 @@ def plan_runs(
 ) -> list[Run]:
     """Return the runs in the order in which they are trained, without starting any.
 
-    foreign  the overrides that a row is trained without, by row
+    foreign  by row, the overrides with which it is not trained
 
     Raises UserError if an override does not fit a row.
     """

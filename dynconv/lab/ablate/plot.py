@@ -28,7 +28,7 @@ def plot_results(results: dict[str, Any], output: Path) -> None:
                 ax.plot(row["mean"], y, "|", ms=11, mew=1.5, color=color)
             if row["published"]:
                 ax.text(1.02, y, row["published"], va="center", transform=ax.get_yaxis_transform())
-        ax.set_yticks(range(len(rows)), [label(row) for row in rows])
+        ax.set_yticks(range(len(rows)), [row_label(row) for row in rows])
         ax.set_ylim(len(rows) - 0.5, -0.5)  # the first row on top
         if any(row["published"] for row in rows):
             ax.text(1.02, 1.02, "published", va="bottom", style="italic", transform=ax.transAxes)
@@ -39,7 +39,7 @@ def plot_results(results: dict[str, Any], output: Path) -> None:
         plt.close(figure)
 
 
-def label(row: dict[str, Any]) -> str:
+def row_label(row: dict[str, Any]) -> str:
     """Return the name of a row, and how many of its seeds diverge."""
     diverged = row["scores"].count(DIVERGES)
     name = style.NAMES.get(row["name"], row["name"])

@@ -64,7 +64,7 @@ class Run(NamedTuple):
 
     @property
     def finished(self) -> bool:
-        """Whether there is a score. Raises UserError if another recipe produced it."""
+        """Whether the run has a score. Raises UserError if another recipe produced it."""
         if "score" not in self.results:
             return False
         match_recorded_recipe(

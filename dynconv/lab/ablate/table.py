@@ -61,7 +61,7 @@ def format_score(score: float | str | None) -> str:
     return "-" if score is None else score if score == DIVERGES else f"{score:.2f}"
 
 
-def summary(row: dict[str, Any]) -> str:
+def format_scores(row: dict[str, Any]) -> str:
     """Return mean ± standard deviation over the seeds that did not diverge, and how many did."""
     diverged = row["scores"].count(DIVERGES)
     if row["mean"] is None:
@@ -81,7 +81,7 @@ def results_table(entry: dict[str, Any]) -> str:
             (
                 row["name"],
                 f"{row['parameters']:,}",
-                summary(row),
+                format_scores(row),
                 *map(format_score, row["scores"]),
                 f"{mean(times):.0f}" if times else "-",
                 row["published"] or "",

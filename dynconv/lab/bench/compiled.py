@@ -16,7 +16,7 @@ from torch import nn
 
 from dynconv.config import load_recipe
 from dynconv.lab import ledger
-from dynconv.lab.bench.measure import spread
+from dynconv.lab.bench.measure import median_and_range
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import Recomputable
 from dynconv.tasks import Task, task_of
@@ -52,7 +52,7 @@ def measure_compiled(overrides: Sequence[str], backend: str = "inductor") -> dic
     def run(model: nn.Module, batches: Sequence[Batch], now: Callable[[], float]) -> float:
         start = now()
         for batch in batches:
-            gradients(model, task, batch)
+            compute_gradients(model, task, batch)
         return now() - start
 
     compile_s = run(compiled, batches, cpu_seconds) - run(eager, batches, cpu_seconds)
@@ -69,12 +69,12 @@ def measure_compiled(overrides: Sequence[str], backend: str = "inductor") -> dic
         "graphs": counters["stats"]["unique_graphs"],
         "compile_s": compile_s,
         "eager_ms": 1e3 * median(times),
-        **spread("speedup", ratios),
+        **median_and_range("speedup", ratios),
         "difference": max((p.grad - q.grad).abs().max().item() for p, q in pairs) / largest,
     }
 
 
-def gradients(model: nn.Module, task: Task, batch: Batch) -> None:
+def compute_gradients(model: nn.Module, task: Task, batch: Batch) -> None:
     """Leave the gradients of a batch's loss in the model's parameters."""
     model.zero_grad()
     BatchLoss(model, task, task.recipe.train.precision)(batch).backward()
@@ -95,7 +95,7 @@ def cpu_seconds() -> float:
 
 if __name__ == "__main__":
     what = "CPU seconds that torch.compile of the blocks takes, and speed-up of forward + backward"
-    entry = ledger.entry(what, "python -m dynconv.lab.bench.compiled", {})
+    entry = ledger.new_entry(what, "python -m dynconv.lab.bench.compiled", {})
     torch.set_num_threads(1)
     with TemporaryDirectory() as cold:
         os.environ |= {"TORCHINDUCTOR_CACHE_DIR": cold, "TORCHINDUCTOR_COMPILE_THREADS": "1"}

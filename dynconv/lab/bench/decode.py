@@ -10,7 +10,7 @@ import torch
 from dynconv.config.recipe import BEAM_OPTIONS
 from dynconv.decode.stepper import IncrementalStepper, RecomputingStepper
 from dynconv.lab import ledger
-from dynconv.lab.bench.measure import Measurement, ratios, spread, take_turns
+from dynconv.lab.bench.measure import Measurement, median_and_range, paired_ratios, take_turns
 from dynconv.text import load_parallel
 from dynconv.train import TrainedModel
 from dynconv.yaml12 import as_override
@@ -47,7 +47,7 @@ def bench_decode(
     options = ["--sentences", len(lines), "--rounds", rounds, "--checkpoint", checkpoint.path.name]
     command = ledger.command_line("bench", "decode", directory, *options, *overrides)
     what = f"{len(lines):,} test sentences translated with and without incremental state, in turns"
-    entry = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
+    entry = ledger.new_entry(what, command, {}, seeds=[recipe.train.seed])
     translations = {}
     for run in take_turns(runs, rounds):
         start = time.perf_counter()
@@ -60,9 +60,9 @@ def bench_decode(
         "equal": sum(a == b for a, b in zip(*translations.values(), strict=True)),
         "rounds": rounds,
         "threads": torch.get_num_threads(),
-        **spread("incremental_s", fast),
-        **spread("recompute_s", slow),
-        **spread("ratio", ratios(slow, fast)),
+        **median_and_range("incremental_s", fast),
+        **median_and_range("recompute_s", slow),
+        **median_and_range("ratio", paired_ratios(slow, fast)),
     }
     ledger.write(output, entry)
 

@@ -165,7 +165,7 @@ def run_step(step: Step, folder: Path) -> tuple[int, float]:
     command = [argument.format(folder=folder) for argument in step.command]
     shown = shlex.join(["python" if part == sys.executable else part for part in command])
     versions = {"cuda": torch.version.cuda or "none"}
-    entry = ledger.entry(step.what, shown, {}, versions=versions)
+    entry = ledger.new_entry(step.what, shown, {}, versions=versions)
     log = folder / f"{step.name}.log"
     start = time.perf_counter()
     with log.open("wb") as output:

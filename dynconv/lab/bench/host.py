@@ -21,7 +21,7 @@ from dynconv.kernels.cuda.call import Kernels, Values
 from dynconv.kernels.cuda.plan import Launch
 from dynconv.kernels.operators import eager
 from dynconv.lab import ledger
-from dynconv.lab.bench.measure import seconds_per_call, spread
+from dynconv.lab.bench.measure import median_and_range, seconds_per_call
 from dynconv.lab.bench.table import Column, bench_table
 from dynconv.ops.softmaxconv import draw_seed
 
@@ -39,7 +39,7 @@ def bench_host(rounds: int, output: Path | None, say: Callable[[str], None]) -> 
     """
     output = ledger.output_path("bench-host", output)
     what = "microseconds of CPU time for forward and backward, up to the driver's calls"
-    entry = ledger.entry(what, ledger.command_line("bench", "host", "--rounds", rounds), {})
+    entry = ledger.new_entry(what, ledger.command_line("bench", "host", "--rounds", rounds), {})
     kernels = Kernels(omit)
     functions = {name: getattr(kernels, name) for name in ALLOCATE}
     ways = {
@@ -51,16 +51,16 @@ def bench_host(rounds: int, output: Path | None, say: Callable[[str], None]) -> 
     with registered_on_cpu(functions):
         for _ in range(rounds):
             for way, operators in ways.items():
-                for operator, call in calls(operators).items():
+                for operator, call in make_calls(operators).items():
                     call()  # makes the plan
                     # CPU time, which other programs on the machine hardly change.
                     seconds = seconds_per_call(call, time.process_time)
                     times[way][operator].append(1e6 * seconds)
     rows = [
         {"operator": operator}
-        | spread("launched", times["launched"][operator])
-        | spread("registered", times["registered"][operator])
-        | spread("allocated", times["allocated"][operator])
+        | median_and_range("launched", times["launched"][operator])
+        | median_and_range("registered", times["registered"][operator])
+        | median_and_range("allocated", times["allocated"][operator])
         for operator in times["launched"]
     ]
     entry["numbers"] = {"rounds": rounds, "results": rows}
@@ -75,7 +75,7 @@ def bench_host(rounds: int, output: Path | None, say: Callable[[str], None]) -> 
 
 
 def omit(launch: Launch, values: Values, tensors: list[Tensor]) -> tuple:
-    """Look up what the driver would be called with, and leave it there."""
+    """Look up what the driver would be called with, but do not call it."""
     return launch.source, launch.kernel, tensors[0].device
 
 
@@ -101,7 +101,7 @@ def registered_on_cpu(functions: dict[str, Callable]) -> Iterator[None]:
     yield  # without a reference to the library, PyTorch restores its own
 
 
-def calls(operators) -> dict[str, Callable[[], object]]:
+def make_calls(operators) -> dict[str, Callable[[], object]]:
     """Return functions that run forward and backward of these operators, by the layer's name."""
     x, left, right = (torch.rand(B, T, n, requires_grad=True) for n in (C, H, H))
     taps, logits = (torch.rand(*shape, K, requires_grad=True) for shape in ((H,), (B, T, H)))

@@ -36,7 +36,7 @@ def measure_loss(tokens: int, channels: int, types: int, rows: int) -> dict[str,
 
 if __name__ == "__main__":
     what = "peak bytes of the loss and its gradients, float32, through PyTorch's CPU allocator"
-    entry = ledger.entry(what, "python -m dynconv.lab.bench.loss", {})
+    entry = ledger.new_entry(what, "python -m dynconv.lab.bench.loss", {})
     rows = MAX_LOGITS // TYPES
     sizes = {"tokens": TOKENS, "channels": CHANNELS, "types": TYPES, "rows_of_a_chunk": rows}
     entry["numbers"] = sizes | measure_loss(TOKENS, CHANNELS, TYPES, rows)

@@ -48,7 +48,7 @@ class Measurement:
 
     @property
     def ms(self) -> float | None:
-        """The median of its times in milliseconds."""
+        """The median of the times in milliseconds."""
         return median(self.times) * 1e3 if self.times else None
 
     @contextmanager
@@ -65,7 +65,7 @@ class Measurement:
 
 
 class Clock(Protocol):
-    """What does the measuring: `CpuClock` below, or `GpuClock` of kernels/gpu_clock.py."""
+    """The interface of `CpuClock` below and of `GpuClock` in kernels/gpu_clock.py."""
 
     slow_seconds: float
     """seconds of a call above which a run has only `min_turns` turns"""
@@ -131,7 +131,7 @@ def measure(runs: Sequence[Measurement], clock: Clock, rounds: int, title: str) 
 def take_turns(
     runs: Sequence[Measurement], rounds: int, slow_seconds: float = inf, min_turns: int = 1
 ) -> Iterator[Measurement]:
-    """Yield the run to time next: each of them once a round, in reverse order every other round.
+    """Yield the run to time next: each run once per round, in reverse order every other round.
 
     A slow moment of the machine then affects neighbours alike. The caller appends the time to
     `run.times`. A run that once took more than `slow_seconds` gets no more than `min_turns`.
@@ -142,7 +142,7 @@ def take_turns(
                 yield run
 
 
-def ratios(above: list[float], below: list[float]) -> list[float]:
+def paired_ratios(above: list[float], below: list[float]) -> list[float]:
     """Return above / below for each round in which both were measured.
 
     With fewer than three such rounds one slow moment would decide, so the list then has one entry,
@@ -152,7 +152,7 @@ def ratios(above: list[float], below: list[float]) -> list[float]:
     return [median(above) / median(below)] if len(quotients) in (1, 2) else quotients
 
 
-def spread(name: str, values: list[float]) -> dict:
+def median_and_range(name: str, values: list[float]) -> dict:
     """Return the median under `name`, and the minimum and maximum under "NAME_range"."""
     if not values:
         return {name: None, f"{name}_range": None}

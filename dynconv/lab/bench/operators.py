@@ -11,8 +11,14 @@ from dynconv.lab import ledger
 from dynconv.lab.bench.cases import Shape, parse_shape
 from dynconv.lab.bench.implementations import choose_implementations, iter_implementations
 from dynconv.lab.bench.kernels.gpu_clock import GpuClock
-from dynconv.lab.bench.measure import CpuClock, measure, ratios, round_floats, spread
-from dynconv.lab.bench.table import Column, bench_table, digits
+from dynconv.lab.bench.measure import (
+    CpuClock,
+    measure,
+    median_and_range,
+    paired_ratios,
+    round_floats,
+)
+from dynconv.lab.bench.table import Column, bench_table, format_number
 from dynconv.ops.registry import OPERATORS
 
 
@@ -52,8 +58,8 @@ def bench_ops(
     what = "operators, forward and with backward to all inputs, beside a copy and attention"
     clock = GpuClock() if device == "cuda" else CpuClock()
     command = ledger.command_line("bench", "ops", *options)
-    entry = ledger.entry(what, command, numbers, **clock.about())
-    say(header(entry, rounds, clock.slow_seconds))
+    entry = ledger.new_entry(what, command, numbers, **clock.about())
+    say(describe_measurement(entry, rounds, clock.slow_seconds))
     for shape in sizes:
         measured = measure_shape(shape, kernel_size, chosen, rounds, dtype, clock)
         numbers["shapes"].append(measured)
@@ -86,10 +92,14 @@ def measure_shape(
         if not run.times:
             row["left_out"] = run.note
             continue
-        numbers = spread("ms", [second * 1e3 for second in run.times])
+        numbers = median_and_range("ms", [second * 1e3 for second in run.times])
         numbers["rounds"] = len(run.times)
-        numbers |= spread("times_copy", ratios(run.times, times["copy", "forward"]))
-        numbers |= spread("attention_by_this", ratios(times["attention", run.direction], run.times))
+        numbers |= median_and_range(
+            "times_copy", paired_ratios(run.times, times["copy", "forward"])
+        )
+        numbers |= median_and_range(
+            "attention_by_this", paired_ratios(times["attention", run.direction], run.times)
+        )
         numbers["peak"] = run.peak / size
         if run.saved is not None and run.direction == "forward_backward":
             numbers["saved"] = run.saved / size
@@ -97,7 +107,7 @@ def measure_shape(
     return {**shape._asdict(), "x_bytes": size, "results": rows}
 
 
-def header(entry: dict, rounds: int, slow: float) -> str:
+def describe_measurement(entry: dict, rounds: int, slow: float) -> str:
     """Return where and how the numbers were measured, and what the columns mean."""
     numbers = entry["numbers"]
     K, threads = numbers["kernel_size"], numbers["threads"]
@@ -139,7 +149,9 @@ def shape_table(shape: dict) -> str:
         column("saved", 6, "saved", "forward_backward"),
         Column("rounds", 7, rounds),
     ]
-    title = f"B = {B}, T = {T}, C = {C}, H = {H}; x has {digits(shape['x_bytes'] / 1e6)} MB\n"
+    title = (
+        f"B = {B}, T = {T}, C = {C}, H = {H}; x has {format_number(shape['x_bytes'] / 1e6)} MB\n"
+    )
     title += f"{'':29}{'forward':>23}{'forward + backward':>23}{'memory':>18}"
     return bench_table(
         title,

@@ -21,11 +21,11 @@ from dynconv.models import LanguageModel, build
 from dynconv.models.mixers import require_mixer
 
 KEYS = 64
-"""different keys, and as many values, unless told otherwise"""
+"""the number of different keys, and also of values, by default"""
 ROWS = 64
 """sequences in a batch"""
 UPDATES_PER_TEST = 100
-"""updates between two looks at the accuracy"""
+"""updates between two measurements of the accuracy"""
 SOLVED = 0.995
 """accuracy at which training ends early"""
 
@@ -146,7 +146,7 @@ def bench_recall(
         if before.get("command") == command:
             results = before["numbers"]["results"]
     what = "Accuracy of small language models in multi-query associative recall"
-    entry = ledger.entry(what, command, {"results": results}, seeds=range(1, seeds + 1))
+    entry = ledger.new_entry(what, command, {"results": results}, seeds=range(1, seeds + 1))
     known = {(result["stack"], result["pairs"]) for result in results}
     for stack in stacks:
         for count in pairs:
@@ -179,6 +179,6 @@ def measure_recall(
 
 
 def format_result(result: dict) -> str:
-    """Return a result in a line."""
+    """Return a result as one line."""
     found = ", ".join(f"{accuracy:.1%}" for accuracy in result["accuracy"])
     return f"{result['stack']:<20} {result['pairs']:>3} pairs  lr {result['lr']:g}  {found}"

@@ -10,7 +10,7 @@ WIDTH = 100
 class Column(NamedTuple):
     """A column of a table: its title, its width in characters, and its value in a row.
 
-    Integers and texts are printed as they are, other numbers by `digits`, None as a dash.
+    Integers and texts are printed as they are, other numbers by `format_number`, None as a dash.
     """
 
     title: str
@@ -22,7 +22,7 @@ class Column(NamedTuple):
         value = self.value(row)
         if isinstance(value, int | str):
             return f"{value if isinstance(value, str) else f'{value:,}':>{self.width}}"
-        return digits(value, self.width)
+        return format_number(value, self.width)
 
 
 def bench_table(
@@ -49,7 +49,7 @@ def bench_table(
     return "\n".join(lines + notes)
 
 
-def digits(number: float | None, width: int = 0) -> str:
+def format_number(number: float | None, width: int = 0) -> str:
     """Return a number with three significant digits, or all before the point; a dash for None."""
     if number is None:
         return f"{'-':>{width}}"

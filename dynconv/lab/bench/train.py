@@ -21,9 +21,10 @@ from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import task_of
 from dynconv.text import open_prepared
 from dynconv.train import train
+from dynconv.train.corpus import prepared_dir
 from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
-from dynconv.train.run_directory import prepared_dir, read_recipe
+from dynconv.train.run_directory import read_recipe
 from dynconv.train.stopwatch import COMPUTE_LAPS, LAPS, WARMUP_UPDATES, Stopwatch
 from dynconv.train.update import AUTOCAST_DTYPES, BatchLoss, backward
 
@@ -52,7 +53,7 @@ def bench_train(
     command = ledger.command_line("bench", "train", name, *overrides, *options)
     recipe = load_recipe(name, overrides)
     what = "training by one process: seconds of each part of an update, and its arithmetic"
-    entry = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
+    entry = ledger.new_entry(what, command, {}, seeds=[recipe.train.seed])
     entry["numbers"] = {
         "recipe": run_name(name),
         "synthetic_pairs": synthetic,
@@ -75,7 +76,7 @@ def measure_training(recipe: Recipe, updates: int, synthetic: int | None) -> dic
         if synthetic:
             text = random_text(Path(directory) / "text", synthetic, recipe.data)
             recipe = replace(recipe, data=replace(recipe.data, corpus=str(text)))
-        for number, watch in enumerate(watches := stopwatches(ranks.device)):
+        for number, watch in enumerate(watches := make_stopwatches(ranks.device)):
             run = Path(directory) / f"run-{number}"
             resolved, measured = train_briefly(recipe, updates, run, watch, ranks)
     precision = resolved.train.precision
@@ -106,8 +107,11 @@ def measure_training(recipe: Recipe, updates: int, synthetic: int | None) -> dic
     }
 
 
-def stopwatches(device: torch.device) -> list[Stopwatch]:
-    """Return one that lets a GPU run on, and for a GPU one that waits for it after each part."""
+def make_stopwatches(device: torch.device) -> list[Stopwatch]:
+    """Return the stopwatches of the runs.
+
+    The first never waits for the device; on a GPU, a second one waits after each part of an update.
+    """
     return [Stopwatch(), *[Stopwatch(torch.cuda.synchronize)] * (device.type == "cuda")]
 
 
@@ -119,10 +123,11 @@ def seconds_per_update(watch: Stopwatch, updates: int) -> dict[str, float]:
 def train_briefly(
     recipe: Recipe, updates: int, run: Path, watch: Stopwatch, ranks: Ranks
 ) -> tuple[Recipe, list[UpdateBatches]]:
-    """Train for warm-up and `updates` updates; return the recipe, its precision decided, and these.
+    """Train for the warm-up and `updates` more updates.
 
-    The batches are drawn again after training, which does not keep them. Raises UserError if a
-    signal ended training, because the times would then be of fewer updates.
+    Return the recipe, in which the precision is decided, and the batches of these updates. They are
+    drawn again after training, which does not keep them. Raises UserError if a signal ended
+    training, because the times would then be of fewer updates.
     """
     last = WARMUP_UPDATES + updates
     config = replace(
@@ -138,7 +143,7 @@ def train_briefly(
 
 
 def count_flops(recipe: Recipe, updates: Sequence[UpdateBatches], ranks: Ranks) -> int:
-    """Count the FLOPs of the matrix products in these updates; all others are few in comparison."""
+    """Count the FLOPs of the matrix products in these updates; other operations need far fewer."""
     model = build(recipe.model).to(ranks.device)
     set_activation_checkpointing(model, recipe.train.checkpoint_activations)
     loss_module = BatchLoss(model, task_of(recipe), recipe.train.precision)

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 from torch import Tensor
 
-from dynconv.kernels.cuda.build import code
+from dynconv.kernels.cuda.build import inline_headers
 from dynconv.kernels.cuda.call import Kernels, Values
 from dynconv.kernels.cuda.plan import Launch
 from dynconv.lab.simulate.simulator import Function, Module
@@ -16,7 +16,7 @@ def launch_on_cpu(launch: Launch, values: Values, tensors: list[Tensor]) -> None
     for z in tensors:
         if z.device.type != "cpu":
             raise ValueError(f"a tensor is on {z.device}, the simulator runs on the CPU: .cpu()")
-    function = compile_for_cpu(code(launch.source), launch.kernel)
+    function = compile_for_cpu(inline_headers(launch.source), launch.kernel)
     scalars = [np.uint64(z) if isinstance(z, int) else z for z in values]
     function((launch.blocks,), launch.block, scalars, shared_mem=launch.shared)
 

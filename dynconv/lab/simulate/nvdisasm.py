@@ -55,8 +55,8 @@ class Loop(NamedTuple):
         return self.count("FFMA", "DFMA", "HMMA")  # the last one of matrices
 
     def count(self, *opcodes: str) -> int:
-        """Count the instructions with one of these opcodes, whatever follows them."""
-        return sum(map(Counter(map(opcode, self.code)).get, opcodes, [0] * len(opcodes)))
+        """Count the instructions with one of these opcodes, whatever their modifiers."""
+        return sum(map(Counter(map(opcode_of, self.code)).get, opcodes, [0] * len(opcodes)))
 
     @property
     def pauses(self) -> int:
@@ -73,14 +73,14 @@ class Loop(NamedTuple):
         for line, control in zip(self.code, self.control, strict=True):
             waits = [ready[i] for i in range(6) if control.waits >> i & 1]
             now = max([now, *waits])
-            if opcode(line) in ("LDS", "LDC"):
+            if opcode_of(line) in ("LDS", "LDC"):
                 ready[control.sets] = now + load
             now += control.stall
         return now
 
 
-def opcode(instruction: str) -> str:
-    """Return "FADD" of "@P0 FADD.FTZ R0, R1, R2"."""
+def opcode_of(instruction: str) -> str:
+    """Return the opcode of an instruction: "FADD" for "@P0 FADD.FTZ R0, R1, R2"."""
     return PREDICATE.sub("", instruction).split()[0].split(".")[0]
 
 
@@ -91,7 +91,7 @@ def why_unavailable() -> str | None:
 
 @cache
 def find_nvdisasm() -> str | None:
-    """Return the path of nvdisasm: of the package, or of a CUDA toolkit."""
+    """Return the path of nvdisasm, from its package or a CUDA toolkit."""
     try:
         files = metadata.files(PACKAGE) or []
     except metadata.PackageNotFoundError:
@@ -121,15 +121,15 @@ def disassemble(compiled: Compiled) -> dict[str, str]:
 
 
 def main_loop(section: str) -> Loop | None:
-    """Return the innermost loop with the most multiply-adds or, without any, the most additions."""
+    """Return the innermost loop with the most multiply-adds, or additions if none multiplies."""
 
     def arithmetic(loop: Loop) -> tuple[int, int]:
         return loop.multiply_adds, loop.count("FADD", "DADD")
 
-    return max(innermost(section), key=arithmetic, default=None)
+    return max(innermost_loops(section), key=arithmetic, default=None)
 
 
-def innermost(section: str) -> list[Loop]:
+def innermost_loops(section: str) -> list[Loop]:
     """Return the innermost loops of a kernel, in the order of the code."""
     code, control, labels = read_section(section)
     spans = []

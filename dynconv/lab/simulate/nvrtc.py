@@ -126,7 +126,7 @@ def compile_logged(program: ctypes.c_void_p, architecture: str) -> str:
     if len(errors) > FIRST:
         text.append(f"and {len(errors) - FIRST} more errors")
     if status == INVALID_OPTION:
-        known = ", ".join(architectures())
+        known = ", ".join(list_architectures())
         text.append(f"{architecture} was requested; NVRTC {version()} has {known}")
     raise NvrtcError("\n".join(text))
 
@@ -178,7 +178,7 @@ def machine_code(program: ctypes.c_void_p) -> bytes:
     return buffer.raw
 
 
-def architectures() -> list[str]:
+def list_architectures() -> list[str]:
     """Return the architectures that NVRTC compiles for: "sm_75", "sm_80", ..."""
     count = ctypes.c_int()
     call_nvrtc("nvrtcGetNumSupportedArchs", ctypes.byref(count))

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dynconv.kernels.compiler import cached_library, command_in, installed, run_compiler
+from dynconv.kernels.compiler import cached_library, command_in, find_installed, run_compiler
 
 HEADER = Path(__file__).with_name("simulate.h")
 # NaN must stay NaN: no -ffast-math. Kernels see memory as floats here, as uint4 there. Without
@@ -61,7 +61,7 @@ class NoSimulatorError(RuntimeError):
 def why_unavailable() -> str | None:
     """Return why kernels cannot be simulated on this machine, or None if they can."""
     try:
-        toolchain()
+        require_toolchain()
     except NoSimulatorError as reason:
         return str(reason)
     return None
@@ -77,7 +77,7 @@ class Module:
     """
 
     def __init__(self, code: str, names: Sequence[str], *, flags: Sequence[str] = ()):
-        compiler, processor, checks = toolchain()
+        compiler, processor, checks = require_toolchain()
         self.names = tuple(names)
         options = [*processor, *checks, *COMPILE.split(), *flags]
         self.library = load(code, self.names, compiler, options)
@@ -186,14 +186,14 @@ def launch_extent(
 
 
 @cache
-def toolchain() -> tuple[list[str], list[str], list[str]]:
+def require_toolchain() -> tuple[list[str], list[str], list[str]]:
     """Return a working compiler, and the flags for processor and checks that it accepts."""
     if os.name != "posix":
         raise NoSimulatorError("kernels are simulated only on Linux and macOS; on Windows use WSL")
     named = command_in("CXX")
     commands = [named] if named else [["c++"], ["g++"], ["clang++"]]
     reason = f"no C++ compiler ({', '.join(map(shlex.join, commands))})"
-    for compiler in installed(commands):
+    for compiler in find_installed(commands):
         for processor, checks in product(PROCESSOR, CHECKS):
             tools = compiler, processor.split(), checks.split()
             try:
@@ -241,11 +241,11 @@ def build(source: str, compiler: list[str], options: list[str], path: Path) -> N
     text = path.with_name("kernel.cpp")
     compiled = str(path.with_name("kernel.o"))
     text.write_text(source, encoding="utf-8")
-    run([*compiler, *options, "-c", str(text), "-o", compiled])
-    run([*compiler, "-shared", "-pthread", compiled, "-lm", "-o", str(path)])
+    compile_or_raise([*compiler, *options, "-c", str(text), "-o", compiled])
+    compile_or_raise([*compiler, "-shared", "-pthread", compiled, "-lm", "-o", str(path)])
 
 
-def run(command: list[str]) -> None:
+def compile_or_raise(command: list[str]) -> None:
     """Run the compiler. Raises CompileError with the first error that it reports."""
     if lines := [line.strip() for line in run_compiler(command)]:
         first = next((line for line in lines if "error:" in line), lines[0])

@@ -16,7 +16,7 @@ import torch
 from dynconv.kernels.cuda import build
 from dynconv.kernels.cuda.call import Kernels, Values
 from dynconv.kernels.cuda.plan import Launch
-from dynconv.lab.simulate.simulator import CHECKS, Module, toolchain
+from dynconv.lab.simulate.simulator import CHECKS, Module, require_toolchain
 
 HEADER = Path(__file__).with_name("trace.h")
 GCC = "-fsanitize=thread -fsanitize-coverage=trace-pc -fno-omit-frame-pointer -O0"
@@ -90,7 +90,7 @@ def trace(
     """
     arrays = {i: array_extent(i, a) for i, a in enumerate(args) if not isinstance(a, np.generic)}
     values = [np.uint64(arrays[i][0]) if i in arrays else a for i, a in enumerate(args)]
-    flags = GCC if toolchain()[2] == CHECKS[0].split() else CLANG
+    flags = GCC if require_toolchain()[2] == CHECKS[0].split() else CLANG
     source = f'#line 1 "trace.h"\n{HEADER.read_text("utf-8")}\n#line 1 "kernel.cu"\n{code}'
     entry = f"simulated::trace::Traced<{name}>::run"
     module = Module(source, [entry], flags=flags.split())
@@ -107,7 +107,7 @@ def trace(
         kernel(grid, block, values, shared_mem=shared_mem, workers=1)
     finally:
         length = trace_into(None, 0, None, 0)
-    return accesses(raw[:length], arrays, shared_mem)
+    return decode_accesses(raw[:length], arrays, shared_mem)
 
 
 def array_extent(i: int, array: np.ndarray | torch.Tensor) -> tuple[int, int, int]:
@@ -128,7 +128,7 @@ def array_extent(i: int, array: np.ndarray | torch.Tensor) -> tuple[int, int, in
     return array.ctypes.data, array.nbytes, array.itemsize
 
 
-def accesses(
+def decode_accesses(
     raw: np.ndarray, arrays: dict[int, tuple[int, int, int]], shared_mem: int
 ) -> np.ndarray:
     """Return the records of `trace`.
@@ -155,7 +155,7 @@ def accesses(
     both = raw["place"] * np.uint64(31) + raw["site"]
     _, used, site = np.unique(both, return_index=True, return_inverse=True)
     out["site"] = used.argsort().argsort()[site]
-    order, start = groups(out["block"], out["site"], then=out["step"])
+    order, start = group_equal(out["block"], out["site"], then=out["step"])
     new = np.diff(out["step"][order], prepend=-1) != 0
     visits = np.cumsum(new)
     out["nth"][order] = visits - visits[start]
@@ -169,7 +169,7 @@ def in_lockstep(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     back to the start of a loop waits until all others have got there, so threads that skip code
     wait for those that execute it. Where several loops end at one place, the inner one jumps first.
     """
-    order, start = groups(raw["block"], raw["thread"])
+    order, start = group_equal(raw["block"], raw["thread"])
     passed = np.cumsum(raw["array"][order] == BARRIER)
     before = passed[start] - (raw["array"][order][start] == BARRIER)
     phase, step = np.empty((2, len(raw)), np.int64)
@@ -199,7 +199,7 @@ def combine_keys(*keys: np.ndarray) -> np.ndarray:
     return np.ravel_multi_index(keys, [int(key.max(initial=0)) + 1 for key in keys])
 
 
-def groups(*keys: np.ndarray, then: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def group_equal(*keys: np.ndarray, then: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return the order that groups equal keys, and for each place the start of its group.
 
     then  sorts within a group; None: keep the order
@@ -221,7 +221,9 @@ def trace_launches(run: Callable[[Kernels], object]) -> list[tuple[str, np.ndarr
         at = {z.data_ptr(): z for z in tensors if z.numel()}
         args = [at.get(z, np.uint64(z)) if isinstance(z, int) else z for z in values]
         how = (launch.blocks,), launch.block, args, launch.shared
-        traces.append((launch.kernel, trace(build.code(launch.source), launch.kernel, *how)))
+        traces.append(
+            (launch.kernel, trace(build.inline_headers(launch.source), launch.kernel, *how))
+        )
 
     run(Kernels(start))
     return traces
@@ -276,7 +278,7 @@ def array_traffic(a: np.ndarray) -> Traffic:
 
 
 def request_cycles(accesses: np.ndarray) -> np.ndarray:
-    """Return, per request in order, the minimum cycles that it occupies L1 and shared memory.
+    """Return for how many cycles each request occupies L1 and shared memory at least, in order.
 
     L1 delivers 128 bytes per cycle, which are four sectors. Each of shared memory's 32 banks
     delivers one word per cycle, to all threads that want it; word i is in bank i % 32. An access

@@ -14,12 +14,12 @@ SIZES = {"one word": (1, 1, 2, 3), "two sentences": (2, 7, 3, 4), "many words": 
 
 def state_after(mine: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
     """mine(x, keep, write) is the state (B, C, N) after x (B, T, C); keep and write are (C, N)."""
-    cases = {f"{name}: B, T, C, N = {size}": prompt(*size) for name, size in SIZES.items()}
+    cases = {f"{name}: B, T, C, N = {size}": random_prompt(*size) for name, size in SIZES.items()}
     judge(mine, final_state, cases, state_faults, gradients=True)
     print(f"right: the states after {len(cases)} prompts, with gradients")
 
 
-def prompt(B: int, T: int, C: int, N: int) -> tuple[Tensor, Tensor, Tensor]:
+def random_prompt(B: int, T: int, C: int, N: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return random x, keep between 0.2 and 1, and write."""
     g = torch.Generator().manual_seed(T)
     keep = 0.2 + 0.8 * torch.rand(C, N, generator=g)
@@ -91,15 +91,15 @@ def chunk_faults(
     one_late = "word t fades the old state by its own factor also: the product includes keep[:, t]"
     yield one_late, right._replace(y=alone.y + late.unsqueeze(-1) * whole)
     yield "nothing fades: use `keep`", word_by_word(Z, q, k, v, torch.ones_like(keep))
-    divided = (q @ k.mT * ratios(keep).tril()) @ v + keep.cumprod(1).unsqueeze(-1) * whole
+    divided = (q @ k.mT * decay_ratios(keep).tril()) @ v + keep.cumprod(1).unsqueeze(-1) * whole
     no_ratio = "a factor of 0 makes a difference of logarithms, or a quotient of products, NaN"
     yield no_ratio, right._replace(y=divided)
-    both = (q @ k.mT * ratios(keep)) @ v + keep.cumprod(1).unsqueeze(-1) * whole
+    both = (q @ k.mT * decay_ratios(keep)) @ v + keep.cumprod(1).unsqueeze(-1) * whole
     yield "a word sees later ones: keep only s <= t", right._replace(y=both)
 
 
-def ratios(keep: Tensor) -> Tensor:
-    """Return product up to t by product up to s (B, Q, Q), above the diagonal also."""
+def decay_ratios(keep: Tensor) -> Tensor:
+    """Return (B, Q, Q): the product up to t divided by the product up to s, for all t and s."""
     clock = keep.log().cumsum(1)
     return (clock.unsqueeze(2) - clock.unsqueeze(1)).exp()
 

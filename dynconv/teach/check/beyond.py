@@ -26,17 +26,17 @@ def adaptive_argmax(mine: Callable[..., Tensor]) -> None:
     for seed, (edges, widths) in enumerate(BANDS):
         bands = draw_bands(edges, widths, seed)
         hidden = torch.randn(ROWS, widths[0], generator=torch.Generator().manual_seed(seed))
-        words, classes, _ = logits(hidden, *bands)
+        words, classes, _ = compute_logits(hidden, *bands)
         needs_tail = words.max(-1).values <= classes.max(-1).values
         cases = {"all": hidden, "those without a tail": hidden[~needs_tail]}
         cases = {f"bands {edges}, rows: {k}": (rows, *bands) for k, rows in cases.items()}
-        judge(mine, likeliest, cases, band_faults, explain=explain_band)
+        judge(mine, likeliest_words, cases, band_faults, explain=explain_band)
         check_cost(mine, hidden, *bands, int(needs_tail.sum()))
     print(f"right: the likeliest of all types in {2 * len(BANDS)} cases, and no tail in vain")
 
 
 def draw_bands(edges, widths, seed: int) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    """Return E_i (V_i, w_i) per band, P_i (C, w_i) of each but the first, classes (bands - 1, C).
+    """Return E_i (V_i, w_i) per band, P_i (C, w_i) except the first, and classes (bands - 1, C).
 
     The logits are sharp enough that each band wins in some rows, even if another class is likelier.
     """
@@ -49,7 +49,9 @@ def draw_bands(edges, widths, seed: int) -> tuple[list[Tensor], list[Tensor], Te
     return words, projections, torch.randn(len(widths) - 1, widths[0], generator=g)
 
 
-def logits(hidden: Tensor, words, projections, classes) -> tuple[Tensor, Tensor, list[Tensor]]:
+def compute_logits(
+    hidden: Tensor, words, projections, classes
+) -> tuple[Tensor, Tensor, list[Tensor]]:
     """Return the logits of the first band's words (N, V_0), of the classes (N, n), and of each
     tail (N, V_i), in float64."""
     hidden, (first, *others) = hidden.double(), [E.double() for E in words]
@@ -59,18 +61,18 @@ def logits(hidden: Tensor, words, projections, classes) -> tuple[Tensor, Tensor,
 
 
 def log_probabilities(head: Tensor, tails: list[Tensor]) -> Tensor:
-    """Return log p (N, V), of log p of words and classes (N, V_0 + n) and the logits of tails."""
+    """Return log p (N, V), given log p of words and classes (N, V_0 + n) and the tails' logits."""
     words, *classes = head.split([head.shape[1] - len(tails)] + [1] * len(tails), dim=-1)
     pairs = zip(classes, tails, strict=True)
     return torch.cat([words, *(row + tail.log_softmax(-1) for row, tail in pairs)], dim=-1)
 
 
 def all_log_probabilities(hidden: Tensor, words, projections, classes) -> Tensor:
-    *head, tails = logits(hidden, words, projections, classes)
+    *head, tails = compute_logits(hidden, words, projections, classes)
     return log_probabilities(torch.cat(head, dim=-1).log_softmax(-1), tails)
 
 
-def likeliest(hidden: Tensor, words, projections, classes) -> Tensor:
+def likeliest_words(hidden: Tensor, words, projections, classes) -> Tensor:
     return all_log_probabilities(hidden, words, projections, classes).argmax(-1)
 
 
@@ -81,8 +83,8 @@ def band_edges(words: list[Tensor]) -> list[int]:
 
 def band_faults(hidden: Tensor, *bands) -> Iterator:
     """Yield what common mistakes return."""
-    words, classes, tails = logits(hidden, *bands)
-    right, edges = likeliest(hidden, *bands), band_edges(bands[0])
+    words, classes, tails = compute_logits(hidden, *bands)
+    right, edges = likeliest_words(hidden, *bands), band_edges(bands[0])
     head = torch.cat([words, classes], dim=-1)
     chosen = head.argmax(-1)
     first = torch.tensor(edges)
@@ -116,15 +118,15 @@ def band_faults(hidden: Tensor, *bands) -> Iterator:
 
 
 def explain_band(mine: Tensor, right: Tensor, hidden: Tensor, *bands) -> str:
-    """Return how the first wrong type relates to the right one."""
+    """Return in words how the first wrong type relates to the right one."""
     row, edges = int((mine != right).nonzero()[0]), band_edges(bands[0])
     p = all_log_probabilities(hidden, *bands)[row, right[row]].exp()
-    where = relation(int(mine[row]), int(right[row]), edges)
+    where = describe_relation(int(mine[row]), int(right[row]), edges)
     return f"type {right[row]} has p = {p:.2f}: {where}"
 
 
-def relation(mine: int, right: int, edges: list[int]) -> str:
-    """Return how a wrong type relates to the right one."""
+def describe_relation(mine: int, right: int, edges: list[int]) -> str:
+    """Return in words how a wrong type relates to the right one."""
     if not 0 <= mine < edges[-1]:
         return f"types are 0 to {edges[-1] - 1}"
     of_mine, of_right = (bisect_right(edges, v) - 1 for v in (mine, right))
@@ -188,7 +190,7 @@ def rouge_l(mine: Callable[[Text, Text], Rouge]) -> None:
     """mine(hypothesis, reference) is precision, recall and F of ROUGE-L over sentences."""
 
     def right(hypothesis: Text, reference: Text) -> Rouge:
-        return Rouge.of(hits(hypothesis, reference), hypothesis, reference)
+        return Rouge.of(count_hits(hypothesis, reference), hypothesis, reference)
 
     cases = {
         f"{name}: hypothesis {sides[0]}, reference {sides[1]}": tuple(
@@ -213,20 +215,20 @@ def rouge_faults(hypothesis: Text, reference: Text) -> Iterator:
         "a word of the hypothesis counts more than once": union_matches(
             hypothesis, reference
         ).total(),
-        "as if each side were one sentence": hits(whole(hypothesis), whole(reference)),
+        "as if each side were one sentence": count_hits(whole(hypothesis), whole(reference)),
         "the order of the words does not count": (bags[0] & bags[1]).total(),
         "only the best sentence counts, not the union": sum(max(row, default=0) for row in each),
         "a place of the reference counts more than once": sum(map(sum, each)),
-        "places of the hypothesis are united": hits(reference, hypothesis),
+        "places of the hypothesis are united": count_hits(reference, hypothesis),
         "a word that occurs twice counts once": len(union_matches(hypothesis, reference)),
     }
-    right = Rouge.of(hits(hypothesis, reference), hypothesis, reference)
+    right = Rouge.of(count_hits(hypothesis, reference), hypothesis, reference)
     yield "precision and recall are exchanged", Rouge(right.recall, right.precision, right.F)
     for why, count in counts.items():
         yield why, Rouge.of(count, hypothesis, reference)
 
 
-def hits(hypothesis: Text, reference: Text) -> int:
+def count_hits(hypothesis: Text, reference: Text) -> int:
     """Return the size of the union of the longest common subsequences with each sentence.
 
     A word counts at most as often as it occurs in the hypothesis.

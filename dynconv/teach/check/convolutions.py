@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dynconv import ops
 from dynconv.ops.lightconv import kernel_of_channel
-from dynconv.teach.judge import Wrong, attempt, judge, labelled, of_kind, sizes
+from dynconv.teach.judge import Wrong, attempt, judge, label_sizes, labelled, require_type_of
 
 MASK = {"B": 4, "T": 25, "H": 6, "K": 9}
 AXES = {"B": "sentences", "T": "positions", "H": "heads", "K": "taps"}
@@ -20,7 +20,7 @@ AXES = {"B": "sentences", "T": "positions", "H": "heads", "K": "taps"}
 def on_sequences(mine: Callable, right: Callable, *shapes: tuple, **fixed: int) -> None:
     """Compare on a short, a middling and a long sequence of 6 channels, for two paddings.
 
-    shapes  of the inputs after x (B, T, C), with "T" for its length
+    shapes  the shapes of the inputs after x (B, T, C), in which "T" stands for its length
     fixed   options after pad_left
     """
     cases = {}
@@ -29,7 +29,7 @@ def on_sequences(mine: Callable, right: Callable, *shapes: tuple, **fixed: int) 
             seed = torch.Generator().manual_seed(T)
             resolved = [[T if n == "T" else n for n in shape] for shape in ((2, "T", 6), *shapes)]
             inputs = [torch.randn(shape, generator=seed) for shape in resolved]
-            label = sizes(T=T, pad_left=pad_left, **fixed)
+            label = label_sizes(T=T, pad_left=pad_left, **fixed)
             cases[label] = (*inputs, pad_left, *fixed.values())
     judge(mine, right, cases, gradients=True)
     print(f"right: values and {1 + len(shapes)} gradients agree on {len(cases)} cases")
@@ -131,7 +131,7 @@ def folded(mine: Callable[..., Tensor]) -> None:
         seed = torch.Generator().manual_seed(C)
         W_in, W_out = torch.randn(2, C, C, generator=seed)
         kernel = torch.randn(H, K, generator=seed).softmax(dim=1)
-        cases[sizes(C=C, H=H, K=K)] = W_in, kernel, W_out
+        cases[label_sizes(C=C, H=H, K=K)] = W_in, kernel, W_out
     judge(mine, right, cases, gradients=True)
     print(f"right: values and 3 gradients agree on {len(cases)} cases")
 
@@ -155,7 +155,7 @@ def dropconnect_mask(mine: Callable[..., Tensor]) -> None:
 
 def check_mask(mask: Tensor, again: Tensor, own: str, p: float) -> None:
     """Raise `Wrong` unless the values, the sharing and the fraction of zeros are as required."""
-    of_kind(mask, torch.empty(*MASK.values()), any_float=True)
+    require_type_of(mask, torch.empty(*MASK.values()), any_float=True)
     check_factors(mask, p)
     n = prod(MASK[letter] for letter in own)
     draws = mask

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 
 from dynconv.ops import dynamic_conv
 from dynconv.teach.check.cost import Cost
-from dynconv.teach.judge import Wrong, attempt, judge, labelled, of_kind, sizes
+from dynconv.teach.judge import Wrong, attempt, judge, label_sizes, labelled, require_type_of
 
 MOST = 500
 """tensor operations, for 2,000 positions"""
@@ -39,7 +39,7 @@ def dynamic_step(mine: Callable[..., tuple[Tensor, Tensor]]) -> None:
         right = Step(full[:, start:end], padded[:, end : end + K - 1])
         with labelled(f"chunk x[:, {start}:{end}]"):
             inputs = (x[:, start:end].clone(), state.clone(), W.clone(), H)
-            got = of_kind(attempt(partial(mine, *inputs)), right)
+            got = require_type_of(attempt(partial(mine, *inputs)), right)
             for what, values, theirs in zip(right._fields, got, right, strict=True):
                 refuse(f"{what} differs", values, ~torch.isclose(values, theirs))
         start = end
@@ -63,7 +63,7 @@ def check_nearest(mine: Callable[[Tensor], Tensor], a: Tensor, g: Tensor) -> Non
 
     w >= 0; its sum is 1; a - w is a constant wherever w > 0, and at most that elsewhere.
     """
-    w = of_kind(attempt(partial(mine, a)), a)
+    w = require_type_of(attempt(partial(mine, a)), a)
     sums = w.sum(dim=-1)
     on = w > 0
     cut = a - w  # the same number, tau, wherever there is weight
@@ -105,7 +105,7 @@ def exponential_average(mine: Callable[..., Tensor]) -> None:
         return torch.stack(rows, dim=1)
 
     cases = {
-        sizes(T=T, decay=decay): (
+        label_sizes(T=T, decay=decay): (
             torch.randn(2, T, 3, generator=torch.Generator().manual_seed(T)),
             decay,
         )

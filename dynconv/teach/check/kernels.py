@@ -12,7 +12,7 @@ from dynconv import ops
 from dynconv.kernels.cuda import build
 from dynconv.lab.simulate.trace import traffic
 from dynconv.teach.check.simulated import ORDERS, GuardedLaunch, compile_answer, judge_launch
-from dynconv.teach.judge import Wrong, labelled, sizes
+from dynconv.teach.judge import Wrong, label_sizes, labelled
 
 SIGNATURE = (
     "__global__ void depthwise(const float* x, const float* weight, float* out, "
@@ -43,7 +43,8 @@ def depthwise_kernel(code: str) -> None:
         x, weight = (torch.randn(size, generator=seed) for size in ((B, C, T), (C, K)))
         inputs = {"x": x, "weight": weight}
         given = GuardedLaunch((blocks,), (threads,), inputs, "out", (B, C, T), (B, C, T, K, pad))
-        label = f"{sizes(B=B, C=C, T=T, K=K, pad=pad)}, blocks {blocks}, threads of each {threads}"
+        sizes = label_sizes(B=B, C=C, T=T, K=K, pad=pad)
+        label = f"{sizes}, blocks {blocks}, threads of each {threads}"
         with labelled(label):
             judge_launch(
                 kernel,
@@ -121,12 +122,12 @@ def weight_gradient_kernel(source: str) -> None:
     g and x are (B, T, C), partial is (B * tiles, H, K) with tiles = ceil(T / N). The grid is
     (H, tiles, B), a block (32, 8), and its dynamic shared memory 2 (N + K) - 1 rows of 32 numbers.
     """
-    header = build.code("number.cuh")
+    header = build.inline_headers("number.cuh")
     source = source.removeprefix(header) if isinstance(source, str) else source
     before = f'{header}#line 1 "your source"\n'
     kernel = compile_answer(source, WEIGHT_TILE, before=before)
     for what, case in TILES.items():
-        label = sizes(**dict(zip(("B", "T", "H", "R", "K", "pad", "N"), case, strict=True)))
+        label = label_sizes(**dict(zip(("B", "T", "H", "R", "K", "pad", "N"), case, strict=True)))
         with labelled(f"{what} ({label})"):
             judge_launch(kernel, *exercise_launch(*case))
     *_, K, _, N = TRACED

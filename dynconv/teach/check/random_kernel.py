@@ -95,20 +95,20 @@ def same_elsewhere(draw: Callable, one: int, two: int) -> str | None:
     """
     long = WORD * WORDS
     begin = draw(one, p=0.5, n=WORDS + 1, stride=WORD, each=WORD) == 0
-    words = packed(draw(two, p=0.5, n=WORDS, stride=long, each=WORD) == 0)
+    words = pack_bits(draw(two, p=0.5, n=WORDS, stride=long, each=WORD) == 0)
     places = torch.arange(WORD)
     for shift in range(WORD):
         for sign, moved in (
             ("+", begin[shift : shift + long]),
             ("^", begin[:long].view(-1, WORD)[:, places ^ shift]),
         ):
-            _, here, there = np.intersect1d(packed(moved), words, return_indices=True)
+            _, here, there = np.intersect1d(pack_bits(moved), words, return_indices=True)
             if len(here) == 1:
                 i, j = here.item() * WORD + shift, there.item() * long
                 return f"i ^ {i ^ j}" if sign == "^" else f"i + {j - i}".replace("+ -", "- ")
     return None
 
 
-def packed(draws: Tensor) -> np.ndarray:
+def pack_bits(draws: Tensor) -> np.ndarray:
     """Pack each WORD bools into one integer."""
     return np.packbits(draws.flatten().numpy()).view(np.uint64)

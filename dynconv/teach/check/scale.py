@@ -16,8 +16,8 @@ from dynconv.teach.judge import (
     describe_difference,
     judge,
     labelled,
-    of_kind,
-    short,
+    require_type_of,
+    shorten,
 )
 from dynconv.text.lines import Row
 from dynconv.text.sets.steps import fits
@@ -57,7 +57,7 @@ def check_ring(mine: Callable[..., Tensor], size: int, length: int) -> None:
         return f"[{at[0]}], where rank r has {at[0] % 9 + 1} * 10^r"
 
     for rank, (result, sent) in enumerate(zip(ring.results, ring.sent, strict=True)):
-        result = of_kind(result, right, f"rank {rank} returns")
+        result = require_type_of(result, right, f"rank {rank} returns")
         if text := describe_difference(result, right, (0, 0), place, f"rank {rank} differs"):
             raise Wrong(text)
         if sent > limit:
@@ -89,7 +89,7 @@ class Ring:
 
         def send(part: Tensor) -> None:
             if not isinstance(part, Tensor):
-                raise Wrong(f"it sends {short(part)}, not a tensor")
+                raise Wrong(f"it sends {shorten(part)}, not a tensor")
             self.sent[rank] += part.numel()
             self.queues[(rank + 1) % self.size].put(part.detach().clone())
 
@@ -144,7 +144,7 @@ def cleaned(mine: Callable[[Sequence[Row], int, float], Sequence[Row]]) -> None:
         kept = list(kept) if isinstance(kept, tuple | Iterator) else kept
         for pair in kept if isinstance(kept, list) else []:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
-                raise Wrong(f"it returns {short(kept)}, not a list of pairs (source, target)")
+                raise Wrong(f"it returns {shorten(kept)}, not a list of pairs (source, target)")
         return [tuple(pair) for pair in kept] if isinstance(kept, list) else kept
 
     def right(pairs: list[Row], longest: int, ratio: float) -> list[Row]:

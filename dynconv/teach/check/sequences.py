@@ -11,7 +11,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from dynconv.layers.attention import attend
 from dynconv.ops.shapes import split_heads
-from dynconv.teach.judge import Wrong, attempt, judge, kind, short, sizes
+from dynconv.teach.judge import Wrong, attempt, describe_type, judge, label_sizes, shorten
 
 Place = tuple[int, int]
 """a place in the data: (epoch, batches of it that are done)"""
@@ -54,11 +54,11 @@ def resumable(mine: Callable[..., Iterator[tuple[list[int], Place]]]) -> None:
     def take(count: int, place: Place, seed: int = 1) -> list[tuple[list[int], Place]]:
         stream = attempt(partial(mine, lengths, budget, seed, place))
         if not isinstance(stream, Iterable):
-            raise Wrong(f"it returns {kind(stream)}, and should yield batches")
+            raise Wrong(f"it returns {describe_type(stream)}, and should yield batches")
         pairs = attempt(lambda: list(islice(stream, count)))
         for pair in pairs:
             if not isinstance(pair, tuple | list) or [*map(np.ndim, pair)] != [1, 1]:
-                raise Wrong(f"it yields {short(pair)}, not (indices of a batch, the place after)")
+                raise Wrong(f"it yields {shorten(pair)}, not (indices of a batch, the place after)")
         return [([int(i) for i in indices], tuple(after)) for indices, after in pairs]
 
     stream = take(100, (0, 0))
@@ -109,7 +109,7 @@ def window_attention(mine: Callable[..., Tensor]) -> None:
     cases = {}
     for T, H, K in ((12, 3, 5), (5, 2, 3), (1, 3, 5), (4, 3, 13)):
         inputs = torch.randn(3, 2, T, 6, generator=torch.Generator().manual_seed(T))
-        cases[sizes(T=T, H=H, K=K)] = (*inputs, H, K)
+        cases[label_sizes(T=T, H=H, K=K)] = (*inputs, H, K)
     judge(mine, right, cases, gradients=True)
 
     T, kept = 500, []

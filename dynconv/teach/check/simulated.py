@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dynconv.lab import simulate
 from dynconv.lab.simulate.trace import trace
-from dynconv.teach.judge import EXACT, Faults, Wrong, explanation, kind
+from dynconv.teach.judge import EXACT, Faults, Wrong, describe_type, find_explanation
 
 ORDERS = ("forward", "backward", 0, 1)
 """orders in which the threads of a block run: without a barrier, answers depend on it"""
@@ -31,7 +31,7 @@ def compile_answer(
     signature      quoted if the kernel is missing
     """
     if not isinstance(code, str):
-        raise Wrong(f"it is {kind(code)}, not CUDA source as text")
+        raise Wrong(f"it is {describe_type(code)}, not CUDA source as text")
     try:
         return simulate.Module(before + code + after, [name]).get_function(name)
     except simulate.CompileError as error:
@@ -112,7 +112,7 @@ def judge_launch(
     wrong = ~torch.isclose(mine, right, *tolerance)
     if wrong.any():
         at = tuple(wrong.nonzero()[0].tolist())
-        why = explanation(mine, right, faults, explain, given.inputs, tolerance)
+        why = find_explanation(mine, right, faults, explain, given.inputs, tolerance)
         values = f"{describe_value(mine[at])}, not {describe_value(right[at])}"
         raise Wrong(f"{given.out}{list(at)} is {values}{why}")
 

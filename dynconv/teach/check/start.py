@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dynconv import ops
 from dynconv.errors import UserError
-from dynconv.teach.judge import FLOAT32, Wrong, judge, kind
+from dynconv.teach.judge import FLOAT32, Wrong, describe_type, judge
 from dynconv.teach.mixing import mixing_matrix as reference
 from dynconv.text.corpus import load_parallel
 
@@ -64,6 +64,6 @@ def mixing_matrix(mine: Callable[[Callable[[Tensor], Tensor], int], Tensor]) -> 
 def one_sequence(mix: Callable[[Tensor], Tensor], T: int, z: Tensor) -> Tensor:
     """Return a copy of mix(z); refuse any shape but (1, T, 1)."""
     if not isinstance(z, Tensor) or z.shape != (1, T, 1):
-        got = tuple(z.shape) if isinstance(z, Tensor) else kind(z)
+        got = tuple(z.shape) if isinstance(z, Tensor) else describe_type(z)
         raise Wrong(f"the mixer takes (1, {T}, 1), not {got}")
     return mix(z.float()).clone()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dynconv import ops
 from dynconv.ops.talk import edge_distances, talk_conv_loop
-from dynconv.teach.judge import FLOAT32, judge, sizes
+from dynconv.teach.judge import FLOAT32, judge, label_sizes
 
 
 def talk(mine: Callable[..., Tensor]) -> None:
@@ -49,7 +49,7 @@ def window_ends(
     return (t - left * max_left).clamp(min=0), (t + 1 + right * max_right).clamp(max=T)
 
 
-def overlap(begin: Tensor, end: Tensor) -> Tensor:
+def overlap_lengths(begin: Tensor, end: Tensor) -> Tensor:
     """Return (B, T, H, T): the overlap of a window with word s, the interval s to s + 1.
 
     It is negative where they do not overlap.
@@ -71,7 +71,7 @@ def window_faults(x: Tensor, left: Tensor, right: Tensor | None, *reach: int) ->
         return torch.einsum("btcs,bsc->btc", share[:, :, heads], x) / K
 
     def mean(begin: Tensor, end: Tensor, **options) -> Tensor:
-        return weighted(overlap(begin, end).clamp(min=0), **options)
+        return weighted(overlap_lengths(begin, end).clamp(min=0), **options)
 
     y = mean(begin, end)
     own = (end - begin).repeat_interleave(C // H, dim=2)
@@ -99,7 +99,7 @@ def window_faults(x: Tensor, left: Tensor, right: Tensor | None, *reach: int) ->
         yield moved, mean(begin, end, x=F.pad(x, (0, 0, -late, late)))
     reached = ((s >= t - max_left) & (s <= t + max_right))[:, None]  # (T, 1, T)
     smaller = torch.minimum(s + 1 - begin[..., None], end[..., None] - s)
-    for share in (overlap(begin, end), smaller, smaller.clamp(min=0), smaller.clamp(max=1)):
+    for share in (overlap_lengths(begin, end), smaller, smaller.clamp(min=0), smaller.clamp(max=1)):
         yield "the share of a word lies between 0 and 1", weighted(share * reached)
     other = "channel c belongs to head c // (C // H), not c % H"
     yield other, mean(begin, end, interleaved=True)
@@ -140,7 +140,7 @@ def talk_gradient(mine: Callable[..., tuple[Tensor, Tensor, Tensor]]) -> None:
         left, right = torch.rand(2, 2, T, H, generator=seed, dtype=torch.float64)
         if T == 9:  # windows have whole and half distances
             left, right = ((8 * offset).round() / 8 for offset in (left, right))
-        label = sizes(T=T, H=H, max_left=max_left, max_right=max_right)
+        label = label_sizes(T=T, H=H, max_left=max_left, max_right=max_right)
         cases[label] = g, x, left, right, max_left, max_right
     judge(
         mine,

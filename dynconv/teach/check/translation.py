@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dynconv.teach.judge import FLOAT32, attempt, judge, of_kind
+from dynconv.teach.judge import FLOAT32, attempt, judge, require_type_of
 
 
 def sinusoids(t: Tensor, channels: int, *, last: int = 1) -> Tensor:
@@ -145,7 +145,7 @@ def schedule(mine: Schedule) -> None:
         values = []
         for point in points:
             rate = attempt(partial(f, *point))
-            values.append(of_kind(rate, 0.0, f"at done = {point[0]} it returns"))
+            values.append(require_type_of(rate, 0.0, f"at done = {point[0]} it returns"))
         return torch.tensor(values, dtype=torch.float64)
 
     faults = {why: partial(rates, fault) for why, fault in SCHEDULE_FAULTS.items()}
@@ -255,7 +255,7 @@ class ChrF(NamedTuple):
         return Counter(text[i : i + n] for i in range(len(text) - n + 1))
 
     def f_score(self, p: float, r: float) -> float:
-        """Return F of a precision and a recall."""
+        """Return the F score of a precision and a recall."""
         weight = self.beta**2
         return self.scale * (1 + weight) * p * r / (weight * p + r) if p + r else 0.0
 

@@ -38,7 +38,7 @@ def main() -> None:
     torch.set_num_threads(1)  # enough for models as small as these
     for module in MODULES:
         for name, control in module.CONTROLS.items():
-            entry = ledger.entry(control.what, COMMAND, {}, seeds=control.seeds)
+            entry = ledger.new_entry(control.what, COMMAND, {}, seeds=control.seeds)
             entry["numbers"] = control.measure()
             ledger.write(data_dir() / f"results/{name}.json", entry)
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import torch
 
-from dynconv.teach.controls.control import Control, definitions
+from dynconv.teach.controls.control import Control, run_definitions
 
 
 def attention() -> dict[str, Any]:
     """Return the gaps that lesson 03's models fill, and how much their heads look back."""
     texts = ("german", "german_test", "often", "pieces", "ids", "x", "goal", "x_test", "goal_test")
-    names = definitions("03_attention", "ARTICLES", *texts)
+    names = run_definitions("03_attention", "ARTICLES", *texts)
     sentence, t = (names["goal_test"] >= 0).nonzero(as_tuple=True)
     before = torch.arange(20) < t[:, None]  # (gaps, T)
     numbers: dict[str, Any] = {}

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from dynconv.layers import DynamicConv, LightConv
-from dynconv.teach.controls.control import Control, definitions
+from dynconv.teach.controls.control import Control, run_definitions
 
 SIDES = (
     ("DynamicConv", "DynamicConv"),
@@ -17,8 +17,8 @@ SIDES = (
 
 
 def averaging(steps: int = 800, seeds: int = 2, sides: Any = SIDES) -> dict[str, Any]:
-    """Return the vowels that lesson 13's models restore when decoders attend to the source."""
-    names = definitions("13_averaging", "training")
+    """Return the share of vowels that lesson 13's models restore if decoders use attention."""
+    names = run_definitions("13_averaging", "training")
 
     Restorer: Any = names["Restorer"]
 
@@ -53,13 +53,13 @@ def averaging(steps: int = 800, seeds: int = 2, sides: Any = SIDES) -> dict[str,
 
 
 def averaging_long() -> dict[str, Any]:
-    """Return what they restore after three times as many steps, one seed each."""
+    """Return the share that they restore after three times as many steps, with one seed."""
     return averaging(2400, 1, (SIDES[0], *SIDES[2:]))
 
 
 def averaging_alone() -> dict[str, Any]:
-    """Return the vowels restored without attention: no encoder, and a mean of all letters."""
-    names = definitions("13_averaging", "training")
+    """Return the share restored without attention, by no encoder and by a mean of all letters."""
+    names = run_definitions("13_averaging", "training")
 
     def share(encoder: str, steps: int, seed: int) -> float:
         return round(names["restored"](names["fitted"](encoder, "DynamicConv", seed, steps)), 3)
@@ -75,11 +75,11 @@ def averaging_alone() -> dict[str, Any]:
 
 
 def averaging_widths() -> dict[str, Any]:
-    """Return the vowels restored with encoders of 3 and of 7 letters and three kinds of weights.
+    """Return the share restored by encoders of 3 and of 7 letters with three kinds of weights.
 
-    Each after 200 and after 800 updates.
+    Each share is measured after 200 and after 800 updates.
     """
-    names = definitions("13_averaging", "training")
+    names = run_definitions("13_averaging", "training")
 
     def share(kind: str, width: int, seed: int, steps: int) -> float:
         def mixer(channels: int, heads: int, K: int, causal: bool) -> nn.Module:

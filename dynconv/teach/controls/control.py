@@ -21,7 +21,7 @@ class Control(NamedTuple):
     """returns the numbers"""
 
 
-def definitions(lesson: str, *values: str) -> dict[str, Any]:
+def run_definitions(lesson: str, *values: str) -> dict[str, Any]:
     """Return what the cells of a lesson import and define, and its `values`, by name."""
     names: dict[str, Any] = {"__name__": lesson}
     for cell in jupytext.read(require_checkout() / "lessons" / f"{lesson}.md").cells:

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from dynconv.teach.controls.control import Control, definitions
+from dynconv.teach.controls.control import Control, run_definitions
 
 
 def dropconnect() -> dict[str, Any]:
@@ -13,7 +13,7 @@ def dropconnect() -> dict[str, Any]:
     Each is the mean of the last five points of a curve, for six seeds.
     """
     torch.set_default_dtype(torch.float64)  # as in the lesson
-    names = definitions("08_dropconnect", "ALPHABET", "LAWS", "SHAPES", "training", "held_out")
+    names = run_definitions("08_dropconnect", "ALPHABET", "LAWS", "SHAPES", "training", "held_out")
 
     def bits(law: str, seed: int, passages: int) -> float:
         costs, _ = names["fit"](law, seed, passages=passages)

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from dynconv.teach.controls.control import Control, definitions
+from dynconv.teach.controls.control import Control, run_definitions
 
 
 def forgetting() -> dict[str, Any]:
     """Return the scores of lesson 33's layers, and of the word that counts, for three seeds."""
-    names = definitions("33_forgetting")
+    names = run_definitions("33_forgetting")
     Reader, teach, deal = (names[name] for name in ("Reader", "teach_reader", "deal"))
     numbers: dict[str, Any] = {}
 

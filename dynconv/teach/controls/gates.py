@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from dynconv.teach.controls.control import Control, definitions
+from dynconv.teach.controls.control import Control, run_definitions
 
 
 def gates() -> dict[str, Any]:
     """Return the losses of two designs of lesson 05 for other updates and rates."""
-    names = definitions("05_gates", "HALF", "DESIGNS", "text", "letters", "code")
+    names = run_definitions("05_gates", "HALF", "DESIGNS", "text", "letters", "code")
     designs, train = names["DESIGNS"], names["train_letters"]
 
     def losses(name: str, **settings: Any) -> list[float]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from dynconv.teach.controls.control import Control, definitions
+from dynconv.teach.controls.control import Control, run_definitions
 
 RATES = (0.003, 0.01, 0.02, 0.03, 0.05)
 UNDONE: dict[str, dict[str, Any]] = {
@@ -16,7 +16,7 @@ UNDONE: dict[str, dict[str, Any]] = {
 
 def loud_layers() -> dict[str, Any]:
     """Return the updates that lesson 17's models need to learn, None if 300 are too few."""
-    names = definitions("17_talk")
+    names = run_definitions("17_talk")
 
     def needed(seeds: Iterable[int] = range(6), /, **how: Any) -> list[int | None]:
         runs = [names["copy_losses"](seed, **how) for seed in seeds]

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from dynconv.layers import DynamicConv
-from dynconv.teach.controls.control import Control, definitions
+from dynconv.teach.controls.control import Control, run_definitions
 
 LOUD = ("none", "sigmoid", "tanh", "power2", "abs", "abs_l2")
 """normalisations whose kernels are large, so that training fails"""
@@ -22,7 +22,7 @@ class Released(DynamicConv):
 
 def normalizers() -> dict[str, Any]:
     """Return bits per letter of the models of lesson 12 under other settings."""
-    names = definitions("12_normalizers", "TEN", "training")
+    names = run_definitions("12_normalizers", "TEN", "training")
     ten, times, fit, fresh = (names[name] for name in ("TEN", "times", "fit", "fresh"))
 
     def bits(f: Callable[[Tensor], Tensor], **settings: Any) -> float:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dynconv.teach.controls.control import Control, definitions
+from dynconv.teach.controls.control import Control, run_definitions
 
 LONG = ((4, 7), (32, 7), (32, 3))
 """numbers of kernels, and letters in the window, of the models that are trained longer"""
@@ -12,7 +12,7 @@ KERNELS = (3, 4, 8)
 
 def sharing() -> dict[str, Any]:
     """Return bits per letter of lesson 06's models after 800 steps, and with 24 channels."""
-    names = definitions("06_sharing", "ALPHABET", "training")
+    names = run_definitions("06_sharing", "ALPHABET", "training")
 
     def bits(channels: int, kernels: int, places: int, seed: int, steps: int) -> float:
         shapes = [(27, channels), (kernels, places), (27, channels)]

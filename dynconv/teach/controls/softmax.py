@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from dynconv.layers import DynamicConv, LightConv
-from dynconv.teach.controls.control import Control, definitions
+from dynconv.teach.controls.control import Control, run_definitions
 
 MIXERS = (LightConv, DynamicConv)
 PLACES = (
@@ -23,11 +23,11 @@ RATES = (0.003, 0.01, 0.03)
 
 def softmax() -> dict[str, Any]:
     """Return bits per letter of lesson 07's models with free weights, or as the name says."""
-    names = definitions("07_softmax", "novels")
+    names = run_definitions("07_softmax", "novels")
     stack: Any = names["LetterStack"]
 
     class LastNorm(stack):
-        """A LetterStack without norms but the one in front of the output layer."""
+        """A LetterStack whose only norm is in front of the output layer."""
 
         def __init__(self, *options: Any, **more: Any) -> None:
             super().__init__(*options, **more)

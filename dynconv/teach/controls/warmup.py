@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from dynconv.teach.controls.control import Control, definitions
+from dynconv.teach.controls.control import Control, run_definitions
 
 WARMED = {
     "untrained model, new Adam, peak 0.015": (False, False, 0.015),
@@ -28,7 +28,7 @@ def recipe() -> dict[str, Any]:
     They know it at the first loss below 1.8. A fresh m starts at 0, and the rate is divided by
     what Adam's count of 60 earlier updates leaves out of its divisor.
     """
-    names = definitions("23_recipe", "EINS", "ZEHN", "ONE", "TEN", "FIXED", "WORDS")
+    names = run_definitions("23_recipe", "EINS", "ZEHN", "ONE", "TEN", "FIXED", "WORDS")
     update, rate = names["make_updates"], names["no_warmup"]
 
     def losses(filled: str, seed: int) -> list[float]:
@@ -59,7 +59,7 @@ def warmup() -> dict[str, Any]:
     a new Adam or with the one that the model has been warmed up with. Every model gets 160 updates
     in all, and its rate falls along a cosine from the peak to 0.
     """
-    names = definitions("23_recipe", "EINS", "ZEHN", "ONE", "TEN", "FIXED", "WORDS")
+    names = run_definitions("23_recipe", "EINS", "ZEHN", "ONE", "TEN", "FIXED", "WORDS")
     update, rate = names["make_updates"], names["cosine_rate"]
 
     def loss(warmed: bool, kept: bool, peak: float, seed: int) -> float:
@@ -82,9 +82,9 @@ def warmup() -> dict[str, Any]:
 def gradient_descent() -> dict[str, Any]:
     """Return the share of digits that lesson 23's models get right after gradient descent.
 
-    For two peaks, with a warm-up and without one.
+    There are shares for two peaks, with a warm-up and without one.
     """
-    names = definitions("23_recipe", "EINS", "ZEHN", "ONE", "TEN", "FIXED", "WORDS")
+    names = run_definitions("23_recipe", "EINS", "ZEHN", "ONE", "TEN", "FIXED", "WORDS")
 
     def share(peak: float, warmup: int, seed: int) -> float:
         model = names["new_model"](seed)

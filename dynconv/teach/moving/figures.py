@@ -30,7 +30,7 @@ class InteractiveFigure:
     def data(self) -> dict[str, Any]:
         """All attributes, the colour last; tensors as nested lists with four decimals."""
         values = {
-            name: rounded(value) if isinstance(value, Tensor) else value
+            name: round_values(value) if isinstance(value, Tensor) else value
             for name, value in vars(self).items()
         }
         return {**values, "color": self.color}
@@ -50,7 +50,7 @@ class InteractiveFigure:
         return f'<script>{{\n{code}\n{define}\n}}</script>\n<{tag} data="{data}"></{tag}>'
 
 
-def rounded(x: Tensor) -> list:
+def round_values(x: Tensor) -> list:
     """Return a tensor as nested lists with four decimals, so the text is the same everywhere."""
     text = json.dumps(x.detach().double().tolist())
     return json.loads(text, parse_float=lambda number: round(float(number), 4))
@@ -160,14 +160,14 @@ def list_steps(accesses: np.ndarray, arrays: Sequence[int]) -> list[list]:
     out = []
     for a in np.split(drawn, ends + 1):
         phase, array, write = (a[field][0].item() for field in ("phase", "array", "write"))
-        width = a["bytes"][0].item() // element(drawn[drawn["array"] == array])
+        width = a["bytes"][0].item() // element_bytes(drawn[drawn["array"] == array])
         cells = np.stack([a["thread"], a["index"]], axis=1).tolist()
         total = a["bytes"].sum().item()
         out.append([phase, arrays.index(array), int(write), total, max(1, width), cells])
     return out
 
 
-def element(accesses: np.ndarray) -> int:
+def element_bytes(accesses: np.ndarray) -> int:
     """Return the bytes per element of the array accessed; shared memory consists of words."""
     first = accesses[accesses["index"] > 0][:1] if accesses["array"][0] >= 0 else []
     return (first["offset"] // first["index"]).item() if len(first) else 4

@@ -41,7 +41,7 @@ def prepare(
     """
     check_arguments(languages, vocab_size)
     sides = corpus_sides(corpus, languages)
-    source, target = pair(sides)
+    source, target = as_pair(sides)
     if vocab_size and len(vocab_size) > len(sides):
         sizes = " ".join(map(str, vocab_size))
         raise UserError(f"--vocab-size {sizes}: a language model has one vocabulary: give one size")
@@ -87,10 +87,10 @@ def choose_vocabulary(
     chosen = reused.target.kind if reused else kind or DataConfig.vocabulary
     if vocab_size is None:
         return chosen, reused.sizes if reused else Seq2SeqConfig.vocab_size
-    of_source, of_target = pair(vocab_size)
+    of_source, of_target = as_pair(vocab_size)
     return chosen, (of_source, of_target) if of_source else of_target
 
 
-def pair(values: Sequence) -> tuple:
+def as_pair(values: Sequence) -> tuple:
     """Return the values for source and target; None for the source if there is only one."""
     return (None, *values) if len(values) == 1 else tuple(values)

@@ -119,7 +119,7 @@ def evaluation_set(
     """Find the source and reference of an evaluation set, whose pairs are a split."""
     names = f"{name}-src.{languages[0]}.sgm", f"{name}-ref.{languages[1]}.sgm"
     sides = zip([require_raw(raw, name) for name in names], languages, strict=True)
-    return ((split, pair) for pair in tokenized_pairs(out, sides, read_segments, words))
+    return ((split, pair) for pair in tokenized_pairs(out, sides, read_segments, segment))
 
 
 def clean(pairs: Iterable[tuple[str, Row]], **limits) -> Iterator[tuple[str, Row]]:
@@ -128,10 +128,10 @@ def clean(pairs: Iterable[tuple[str, Row]], **limits) -> Iterator[tuple[str, Row
 
 def normalized_words(line: str, language: str) -> str:
     """Normalise and tokenise a line of training text; evaluation sets are not normalised."""
-    return words(normalize(line, language), language)
+    return segment(normalize(line, language), language)
 
 
-def words(line: str, language: str) -> str:
+def segment(line: str, language: str) -> str:
     if language == "zh":
         import jieba
 

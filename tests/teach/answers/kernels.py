@@ -214,7 +214,7 @@ strided, tiled, scan = map(edited, (STRIDED, TILED, SCAN))
 
 RIGHT = {
     "depthwise_kernel": [STRIDED, IN_MEMORY, 'extern "C" ' + STRIDED],
-    "weight_gradient_kernel": [TILED, build.code("number.cuh") + TILED, SHUFFLES, CUT],
+    "weight_gradient_kernel": [TILED, build.inline_headers("number.cuh") + TILED, SHUFFLES, CUT],
     "dropconnect_kernel": [factor(CHAIN + RESULT), factor(LONG, ""), factor(FLOAT)],
     "chunked_scan_kernel": [SCAN, SHARED_CARRY, FROM_SUMS],
 }

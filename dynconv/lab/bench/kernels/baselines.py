@@ -11,8 +11,8 @@ from torch import Tensor
 from dynconv import ops
 from dynconv.dtypes import dtype_name
 from dynconv.kernels.cuda.call import convert, launch_on_gpu
-from dynconv.kernels.cuda.launches import dropconnect
-from dynconv.kernels.cuda.plan import CUDA_TYPES, Launch, array, strides
+from dynconv.kernels.cuda.launches import dropconnect_arguments
+from dynconv.kernels.cuda.plan import CUDA_TYPES, Launch, describe_tensor, outer_strides
 from dynconv.lab.bench.cases import SEEDED, Case
 from dynconv.lab.bench.kernels.calls import call_backward, call_forward
 from dynconv.lab.bench.kernels.correctness import (
@@ -55,12 +55,14 @@ def first_versions(
         run(launch, [convert(z) for z in arguments], tensors)
 
     def steps(*tensors: Tensor) -> list:
-        return strides(*map(array, tensors))
+        return outer_strides(*map(describe_tensor, tensors))
 
     def forward() -> list[Tensor]:
         out = torch.empty_like(x)
         moves = steps(x, *(z for z in others if z.dim() == 4))
-        seeds, drop = ([seed], dropconnect(DROPOUT)) if case.operator == SEEDED else ([], [])
+        seeds, drop = (
+            ([seed], dropconnect_arguments(DROPOUT)) if case.operator == SEEDED else ([], [])
+        )
         start(*FIRST_VERSIONS[case.operator], x, x, *others, *seeds, out, *sizes, *drop, *moves)
         return [out]
 

@@ -68,7 +68,7 @@ def bench_kernels(
     output: Path | None,
     say: Callable[[str], None],
 ) -> int:
-    """Measure, or with `plan` predict without a GPU; return how many kernels are wrong."""
+    """Measure the kernels, or predict them without a GPU (`plan`); return how many are wrong."""
     operators = operators or OPERATORS
     cases = make_cases(shapes, dtypes, operators, kernel_sizes)
     options = ["--shapes", *shapes, "--dtypes", *dtypes, "--operators", *operators]
@@ -100,7 +100,7 @@ def measure_cases(
     clock, rows = gpu_bench.clock, []
     output = ledger.output_path(f"kernels-{ledger.slug(clock.name)}", output)
     what = "CUDA kernels as graphs on a cold L2, beside floors, a copy, attention and PyTorch"
-    entry = ledger.entry(what, command, {"rows": rows}, **clock.about())
+    entry = ledger.new_entry(what, command, {"rows": rows}, **clock.about())
     with torch.no_grad(), torch.cuda.stream(clock.stream):
         where = f"{ledger.describe_origin(entry)}, load {entry['load']['before']}"
         say("\n".join([*wrap(where, WIDTH), "", *wrap(ABOUT, WIDTH)]))

@@ -39,19 +39,19 @@ def relative_error(result: Tensor, expected: Tensor) -> float:
 
 
 def record_error(run: Measurement, errors: Sequence[float], allowed: float) -> None:
-    """Record the largest error of a run; a note says if it, or a NaN, exceeds `allowed`."""
+    """Record the largest error of a run; a note says if it exceeds `allowed` or is NaN."""
     run.right = all(one <= allowed for one in errors)
     run.error = torch.tensor(errors).max().item()
     if not run.right:
         run.note = f"WRONG, not timed: error {run.error:.2g}, allowed {allowed:.2g}"
 
 
-def reference(
+def compute_reference(
     case: Case, inputs: Sequence[Tensor], g: Tensor, factor: Tensor | None = None
 ) -> list[Tensor]:
     """Return output and gradients in float64, by shifted copies or by the paper's windows.
 
-    factor  what DropConnect multiplies the softmax by, (B, T, H, K)
+    factor  (B, T, H, K), by which DropConnect multiplies the softmax
     """
     B, T, C, _ = case.shape
     pad = case.K // 2
@@ -119,7 +119,7 @@ def relative_errors(
                 scale = torch.tensor(1 / (1 - DROPOUT), dtype=accumulator(case.dtype))
                 factor = kept.double() * scale.item()  # as exact as the kernels have it
                 errors["forward"] += [] if right else [inf]
-        expected = reference(case, inputs, g, factor)
+        expected = compute_reference(case, inputs, g, factor)
         errors["forward"].append(relative_error(out, expected[0]))
         errors["backward"] += map(relative_error, gradients, expected[1:])
     return errors, expected

@@ -135,5 +135,5 @@ class GpuBench:
 
 
 def quotient(a: float | None, b: float | None) -> float | None:
-    """Return a / b, or None if one of them is."""
+    """Return a / b, or None if a or b is None."""
     return a / b if a is not None and b else None

@@ -30,8 +30,8 @@ class Replay(NamedTuple):
         self.graph.replay()
 
 
-def copies(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return tensors of the same values and strides elsewhere in memory."""
+def copy_all(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return copies of the tensors, with the same strides, elsewhere in memory."""
     return [z.detach().clone().requires_grad_(z.requires_grad) for z in tensors]
 
 
@@ -77,7 +77,7 @@ class GpuClock:
         self.pool = torch.cuda.graph_pool_handle()
 
     def prepare(self, run: Measurement) -> None:
-        """Warm up, count the memory of a call, and capture a graph of REPLAY_TIME at least."""
+        """Warm up, count the memory of a call, and capture a graph of at least REPLAY_TIME."""
         assert run.make is not None  # else its note says why there is nothing to time
         run.make(run.inputs)()  # compiles, chooses and allocates what later calls reuse
         before = torch.cuda.memory_allocated()
@@ -88,11 +88,11 @@ class GpuClock:
         run.peak = torch.cuda.max_memory_allocated() - before - run.kept
         run.call, run.note = self.capture(call)
         if run.note is None and (fit := int(REPLAY_TIME / self.seconds(run.call))) > 1:
-            others = [run.make(copies(run.inputs)) for _ in range(fit - 1)]
+            others = [run.make(copy_all(run.inputs)) for _ in range(fit - 1)]
             run.call, run.note = self.capture(call, *others)
 
     def capture(self, *calls: Callable[[], object]) -> tuple[Callable[[], object], str | None]:
-        """Return the calls as a graph and None; or the first and why it is not captured.
+        """Return the calls as a graph and None; or the first call and why it is not captured.
 
         A call that synchronises with the GPU cannot be captured. We test for that first, because a
         failed capture leaves the allocator and the random generator in capture mode.

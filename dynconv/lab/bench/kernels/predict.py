@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import fill
 
 from dynconv.errors import UserError
-from dynconv.kernels.cuda.build import code
+from dynconv.kernels.cuda.build import inline_headers
 from dynconv.kernels.cuda.grids import BAND, STEPS, TILE
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import Case
@@ -24,9 +24,9 @@ def kernel_resources(cases: Sequence[Case]) -> list[dict]:
     """Return what every kernel that the cases launch needs, on the architectures that launch it.
 
     Dynamic shared memory is the most that any launch takes. Instructions are counted on sm_90: in
-    the loop over rows, for TILE rows; in TaLK's over positions, for one; or in the loop over tiles,
-    for one tile, followed by the instructions around it. They are None for other kernels, and
-    without nvdisasm.
+    the loop over rows, for TILE rows; in TaLK's loop over positions, for one position; in the loop
+    over tiles, for one tile, followed by the instructions around the loop. They are None for other
+    kernels, and where nvdisasm is missing.
     """
     used: dict[str, dict[str, set[str]]] = {}  # by source and kernel
     dynamic: dict[str, int] = {}  # by kernel
@@ -49,7 +49,7 @@ def kernel_resources(cases: Sequence[Case]) -> list[dict]:
     for source, kernels in used.items():
         compiled = {
             name: nvrtc.compile_program(
-                code(source), [one for one in kernels if name in kernels[one]], name
+                inline_headers(source), [one for one in kernels if name in kernels[one]], name
             )
             for name in ARCHITECTURES
         }
@@ -102,7 +102,7 @@ def predict_cases(cases: Sequence[Case], command: str, output: Path | None) -> I
     what = "expected, not measured: floors of the CUDA kernels on an H200, and what they take"
     device = "NVIDIA H200, as assumed"
     versions = {"nvrtc": nvrtc.version()}
-    entry = ledger.entry(what, command, numbers, device=device, versions=versions)
+    entry = ledger.new_entry(what, command, numbers, device=device, versions=versions)
     ledger.write(output, entry)
     yield floors_table(rows)
     yield resources_table(kernels)

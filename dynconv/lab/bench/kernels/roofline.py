@@ -3,28 +3,28 @@
 We assume the rates of an NVIDIA H200. They give floors, which no implementation can beat, and
 expected times, which a measurement may refute.
 
-Where instructions go: LightConv's gradients take 560 for 8 rows of float32: 512 are products.
-Each row costs a load, its address, the read of a tap, and the addition of one tap's
-products to its sum. Two reads and two writes of shared memory move four such sums each. These are
-36; the loop itself takes the other 12.
+Where the instructions of three loops go, in float32, with V = 4 channels per lane:
 
-TaLK takes 35 for a position in float32, where a lane has V = 4 channels. Six per channel are
-arithmetic: the token, scaled, is added to the table, and a window is a difference of two sums with
-a share of the token at each edge, which is a difference too. These are 24. The token is loaded and
-the output stored; a row of the table is written, and four are read at two addresses that have to be
-computed; and the window is read. These are 10. A turn of the loop takes 7 more for its 8 positions:
-two are the addresses of tokens and outputs, from which the other seven are a constant away, because
-the compiler knows the width. Where it does not, a position takes 39, for each token and output has
-an address of its own: the compiler adds no register to another one in a load from global memory.
-Besides, the windows take 4 per position and head, and the rows before a stretch 14 each. Weights of
-the four rows, instead of differences, would take 33 in the loop. But rounding errors would grow, as
-emulated in float32 by half in windows of up to 3 tokens, and by 5% in windows of up to 31; and they
-would save no time, because the bytes take seven times as long as these instructions.
+                          LightConv's     TaLK,           TaLK's
+                          gradients,      per position    gradients,
+                          per 8 rows                      per position
+    arithmetic                520             24              26
+    shared memory              12              6              11
+    addresses                   8              2              14
+    global memory, loop        20              3               6
+    total                     560             35              57
 
-TaLK's gradients take 57 for a position. Six per channel are arithmetic again, four products for the
-differences, the running sum and its scaling, and 2 are the shares' complements: 26. The differences
-and the window take 11 reads and writes of shared memory. Of the other 20, 14 compute the addresses
-of the four differences, and the rest load g, store dx where it is due, and make the loop.
+LightConv's arithmetic is 512 products and an addition per row. TaLK's is six instructions per
+channel: the scaled token is added to the table, and a window is a difference of two sums, with a
+share of the token at each edge, which is also a difference. Its gradients also take six: four
+products for the differences, the running sum, and the scaling of that sum. Two more per position
+compute the complements of the shares.
+
+TaLK's 2 addresses assume that the compiler knows the width; otherwise a position takes 39. Outside
+the loop, the windows take 4 instructions per position and head, and the rows before a stretch 14
+each. Weights of the four rows, instead of differences, would take 33 in the loop, but the bytes
+take seven times as long anyway. Rounding errors would grow, as emulated in float32: by half in
+windows of up to 3 tokens, by 5% in windows of up to 31.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ def minimum_bytes(case: Case) -> dict[str, int]:
     return {"forward": 2 * x + sum(others), "backward": 3 * x + 2 * sum(others)}
 
 
-def operations(case: Case) -> dict[str, int]:
+def count_operations(case: Case) -> dict[str, int]:
     """Return the operations of each direction; a multiply-add counts as two.
 
     Each number of x takes K multiply-adds, including taps beyond the ends of the sentence, which
@@ -85,22 +85,26 @@ class Tiled(NamedTuple):
     """cycles per tap"""
     per_row: int
     """cycles per row of x that a tile meets"""
-    times: int
+    row_passes: int
     """how often the rows of a tile are loaded or stored"""
     per_weight: float
     """cycles for each weight that one position has in a tile"""
-    products: int
-    """products of a number that are left out where a row meets no tap of a position"""
+    skipped_products: int
+    """products per number of a row that are left out where the row meets no tap of a position"""
 
 
-# A broadcast of 16 bytes takes two phases on Volta and Turing; of Hopper this is assumed.
 TILED = {
-    "light_conv": Tiled(1, 0, 1, 0, 1),  # a tap is read
-    "light_conv_grad": Tiled(3, 0, 2, 0, 2),  # and a sum read and written
-    "dynamic_conv": Tiled(0, 4, 1, 1.5, 1),  # two reads of 16 bytes in two phases; staging: 6 for
-    "dynamic_weight_grad": Tiled(0, 9, 1, 1.5, 0),  # 32 weights. Eight shuffles and a write
-    "dynamic_conv_grad": Tiled(0, 13, 2, 3, 1),  # both
-    "softmax_conv": Tiled(0, 4, 1, 5, 1),  # exponentials, and logits that are read again
+    # A tap is read; the gradient also reads and writes a sum.
+    "light_conv": Tiled(1, 0, 1, 0, 1),
+    "light_conv_grad": Tiled(3, 0, 2, 0, 2),
+    # Weights are staged in shared memory: 6 cycles for 32. They are read by two broadcasts of 16
+    # bytes, in two phases each; so it is on Volta and Turing, and we assume it of Hopper. The
+    # weights' gradient shuffles eight times and writes once. The last kernel does all of this.
+    "dynamic_conv": Tiled(0, 4, 1, 1.5, 1),
+    "dynamic_weight_grad": Tiled(0, 9, 1, 1.5, 0),
+    "dynamic_conv_grad": Tiled(0, 13, 2, 3, 1),
+    # The weights are a softmax: exponentials of logits, which are read again.
+    "softmax_conv": Tiled(0, 4, 1, 5, 1),
     "softmax_logits_grad": Tiled(0, 9, 1, 7.5, 0),
     "softmax_data_grad": Tiled(0, 4, 1, 2, 1),
 }
@@ -124,7 +128,7 @@ class BandWalk(NamedTuple):
     grid: grids.Bands
 
 
-def band_walk(case: Case, launch: Launch) -> BandWalk:
+def count_band_tiles(case: Case, launch: Launch) -> BandWalk:
     """Count the walks and tiles of a launch on tensor cores."""
     B, T, C, H = case.shape
     x = contiguous_array((B, T, C), case.dtype)
@@ -135,18 +139,20 @@ def band_walk(case: Case, launch: Launch) -> BandWalk:
     return BandWalk(grid.walks * columns, B * -(-T // BAND) * columns, grid)
 
 
-def products(case: Case, launch: Launch) -> int:
-    """Return the operations of tensor cores, those with zeros included; 0 without tensor cores."""
+def tensor_core_operations(case: Case, launch: Launch) -> int:
+    """Return the operations of tensor cores, products with zeros included; 0 if it uses none."""
     if launch.name not in BANDS:
         return 0
     B, T, C, _ = case.shape
     gradients = 2 if launch.name == "light_grad_band" else 1
-    return gradients * B * -(-T // BAND) * C * 2 * BAND * BAND * band_walk(case, launch).grid.D
+    return (
+        gradients * B * -(-T // BAND) * C * 2 * BAND * BAND * count_band_tiles(case, launch).grid.D
+    )
 
 
-def band_cycles(case: Case, launch: Launch) -> float:
-    """Return `cycles` of a launch on tensor cores."""
-    walks, tiles, grid = band_walk(case, launch)
+def count_band_cycles(case: Case, launch: Launch) -> float:
+    """Return `count_cycles` of a launch on tensor cores."""
+    walks, tiles, grid = count_band_tiles(case, launch)
     dynamic = launch.name.startswith("dynamic")
     D = grid.D
     times = tiles if dynamic else walks  # how often a band or its sums cross shared memory
@@ -165,12 +171,12 @@ def band_cycles(case: Case, launch: Launch) -> float:
     return tiles * tile + walks * around + times * band
 
 
-def moved_again(case: Case, launched: Sequence[Launch]) -> int:
-    """Return the bytes beyond the minimum: DynamicConv's dx and dweight on tensor cores read g."""
+def extra_bytes(case: Case, launched: Sequence[Launch]) -> int:
+    """Return the bytes beyond the minimum: on tensor cores DynamicConv reads g a second time."""
     return case.x_bytes if sum(launch.name in BANDS for launch in launched) > 1 else 0
 
 
-def cycles(case: Case, launch: Launch) -> float:
+def count_cycles(case: Case, launch: Launch) -> float:
     """Return the cycles that L1 and shared memory spend on a launch, summed over its warps.
 
     A cycle moves 128 bytes for a warp. The row of a warp's 32 V channels takes c cycles.
@@ -179,7 +185,7 @@ def cycles(case: Case, launch: Launch) -> float:
     if launch.name in ("sum_rows", "talk_reach"):
         return 0  # what they read is small compared with x
     if launch.name in BANDS:
-        return band_cycles(case, launch)
+        return count_band_cycles(case, launch)
     V = launch.template[1]
     c = -(-32 * V * dtype.itemsize // 128)
     if case.operator == "talk_conv":
@@ -189,9 +195,9 @@ def cycles(case: Case, launch: Launch) -> float:
         # edges; and it reads a window twice, for dx and for the offsets.
         per_row = {"talk_conv": 5 * words + c, "talk_grad": 10 * words + 4 * c + 2}[launch.name]
         return B * -(-C // (32 * V)) * (T + around_stretches(case)) * per_row
-    tiles, taps, rows, columns, h = walk(case, launch)
+    tiles, taps, rows, columns, h = count_tiles(case, launch)
     costs = TILED[launch.name]
-    per_tile = costs.times * TILE * c + costs.per_weight * h * K
+    per_tile = costs.row_passes * TILE * c + costs.per_weight * h * K
     return columns * (costs.per_tap * taps + (c + costs.per_row) * rows + per_tile * tiles)
 
 
@@ -217,7 +223,7 @@ class Walk(NamedTuple):
     """heads of a warp"""
 
 
-def walk(case: Case, launch: Launch) -> Walk:
+def count_tiles(case: Case, launch: Launch) -> Walk:
     """Count the tiles and taps of a launch of a kernel whose warps take tiles."""
     (B, T, C, H), K, V = case.shape, case.K, launch.template[1]
     R, reach = C // H, K // 2
@@ -234,17 +240,19 @@ class Instructions(NamedTuple):
     """The instructions of a compiled kernel."""
 
     loop: int
-    """instructions of the loop for TILE rows of x, which are as many taps; of TaLK for a position;
-    on tensor cores for a tile, or for 8 V channels of one"""
+    """instructions of the loop for TILE rows of x, which meet as many taps; in TaLK for a position;
+    on tensor cores, for a tile or for 8 V of its channels"""
     around: int = 0
     """instructions around that loop, on tensor cores"""
 
 
-def issued(case: Case, launch: Launch, instructions: Mapping[str, Instructions]) -> float:
+def issued_instructions(
+    case: Case, launch: Launch, instructions: Mapping[str, Instructions]
+) -> float:
     """Return the instructions of the loop over rows, summed over warps; 0 where none are known.
 
-    The first and last rows of a tile take as many, without the products that they leave out. For
-    TaLK it counts the loop over positions. On tensor cores it counts the loop over tiles, and what
+    The first and last rows of a tile take as many instructions, except the products that they leave
+    out. For TaLK the loop over positions is counted; on tensor cores the loop over tiles, and what
     comes before and after it.
     """
     if launch.kernel not in instructions:
@@ -255,12 +263,12 @@ def issued(case: Case, launch: Launch, instructions: Mapping[str, Instructions])
         positions = T + (around_stretches(case) if launch.name == "talk_grad" else 0)
         return B * -(-C // (32 * launch.template[1])) * positions * loop
     if launch.name in BANDS:
-        walks, tiles, grid = band_walk(case, launch)
+        walks, tiles, grid = count_band_tiles(case, launch)
         if "weight_grad" in launch.name:  # a loop over 8 V channels, around it at most all the rest
             return tiles * (loop * case.shape.C // case.shape.H // (8 * grid.V) + around)
         return tiles * loop + walks * around
-    _, taps, rows, columns, _ = walk(case, launch)
-    left_out = TILED[launch.name].products * TILE * launch.template[1]
+    _, taps, rows, columns, _ = count_tiles(case, launch)
+    left_out = TILED[launch.name].skipped_products * TILE * launch.template[1]
     return columns * (rows * loop / TILE - (rows - taps) * left_out)
 
 
@@ -269,21 +277,21 @@ def predict_case(
 ) -> dict:
     """Return for each direction what it needs, and the times that follow.
 
-    Bytes, operations and cycles; the microseconds that each takes at least (`us`); the floor of the
-    first two; the number of launches; and the expected time. With the kernels' instructions, `us`
-    has also the time to issue them.
+    These are bytes, operations and cycles; the microseconds that each takes at least (`us`); the
+    floor of the first two; the number of launches; and the expected time. If the kernels'
+    instructions are given, `us` also contains the time to issue them.
     """
     fma = FMA / 2 if case.dtype == torch.float64 else FMA
     rows = {}
     for direction, launched in list_launches(case).items():
-        total = sum(cycles(case, launch) for launch in launched)
-        counts = minimum_bytes(case)[direction], operations(case)[direction], total
-        done = sum(products(case, launch) for launch in launched)
-        moved = counts[0] + moved_again(case, launched)
+        total = sum(count_cycles(case, launch) for launch in launched)
+        counts = minimum_bytes(case)[direction], count_operations(case)[direction], total
+        done = sum(tensor_core_operations(case, launch) for launch in launched)
+        moved = counts[0] + extra_bytes(case, launched)
         seconds = moved / COPY, done / MMA or counts[1] / fma, total / (MULTIPROCESSORS * CLOCK)
         us = [one * 1e6 for one in seconds]
         limits = dict(zip(("bytes", "operations", "shared"), us, strict=True))
-        if issue := sum(issued(case, launch, instructions) for launch in launched):
+        if issue := sum(issued_instructions(case, launch, instructions) for launch in launched):
             limits["issue"] = issue / (MULTIPROCESSORS * SCHEDULERS * CLOCK) * 1e6
         rows[direction] = dict(zip(("bytes", "operations", "cycles"), counts, strict=True)) | {
             "us": limits,
