@@ -32,6 +32,14 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     return resolve(Overlays(inherited, [*stated, parse_overrides(overrides)]), str(recipe))
 
 
+def override_keys(overrides: Sequence[str]) -> set[str]:
+    """Return the key of each entry that overrides replace, also of those inside a mapping.
+
+    Both `train.lr=0.001` and `train={lr: 0.001}` replace train.lr.
+    """
+    return {key for key, _ in flatten(rename_settings(parse_overrides(overrides)))}
+
+
 def load_row(
     experiment: Experiment,
     row: ExperimentRow,

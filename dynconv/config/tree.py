@@ -38,6 +38,11 @@ def merge(base: Any, tree: Any) -> Any:
     return base | {key: merge(base.get(key), value) for key, value in tree.items()}
 
 
+def keys_overlap(key: str, other: str) -> bool:
+    """Return whether two keys name the same entry, or one of them a section with the other."""
+    return f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}.")
+
+
 def flatten(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the entries of nested mappings as (key.sub, value)."""
     for key, value in tree.items():

@@ -10,6 +10,8 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from dynconv.config import load_recipe
 from dynconv.config.find import require_file, yaml_files
+from dynconv.config.load import override_keys
+from dynconv.config.tree import keys_overlap
 from dynconv.errors import UserError
 from dynconv.paths import PACKAGE
 from dynconv.schema import Flag, Fraction, checked_dataclass, finite, validated, whole
@@ -97,11 +99,12 @@ def load_space(name: str) -> SearchSpace:
 
 def check_not_searched(overrides: Sequence[str], search: SearchSpace, space: str) -> None:
     """Raise UserError if an override replaces an entry that the space searches."""
-    if twice := sorted(search.settings.keys() & {each.partition("=")[0] for each in overrides}):
-        raise UserError(
-            f"{twice[0]} is given and searched by space {space}: leave it out, or pass --space "
-            f"FILE, {copy_of(space)} without {twice[0]}"
-        )
+    for key, given in product(search.settings, override_keys(overrides)):
+        if keys_overlap(key, given):
+            raise UserError(
+                f"{key} is given and searched by space {space}: leave it out, or pass --space "
+                f"FILE, {copy_of(space)} without {key}"
+            )
 
 
 def copy_of(space: str) -> str:

@@ -7,6 +7,7 @@ from signal import Signals
 
 from dynconv.config import Experiment, load_experiment, load_row, require_experiment
 from dynconv.config.find import read_comment
+from dynconv.config.load import override_keys
 from dynconv.errors import UserError
 from dynconv.files import check_writable
 from dynconv.lab import ledger
@@ -85,12 +86,15 @@ def plot_path(output: Path) -> Path:
 
 
 def foreign_overrides(experiment: Experiment, overrides: Sequence[str]) -> dict[str, list[str]]:
-    """Return the overrides of entries that a row's model lacks and another row's has, by row."""
+    """Return the overrides of entries that a row's model lacks and another row's has, by row.
+
+    An override by a mapping is one of them if the row's model lacks every entry in it.
+    """
     models = {row.name: type(load_row(experiment, row).model) for row in experiment.rows}
     keys = {row: set(entry_keys(model, "model.")) for row, model in models.items()}
     known = set().union(*keys.values())
     foreign = {
-        row: [text for text in overrides if text.partition("=")[0] in known - own]
+        row: [text for text in overrides if set() < override_keys([text]) <= known - own]
         for row, own in keys.items()
     }
     return {row: texts for row, texts in foreign.items() if texts}
@@ -110,7 +114,7 @@ def plan_runs(
 
     Raises UserError if an override does not fit a row.
     """
-    if any(text.startswith("train.seed=") for text in overrides):
+    if "train.seed" in override_keys(overrides):
         raise UserError("train.seed differs from run to run: give the number of seeds as --seeds")
     runs = []
     for seed, row in product(range(1, seeds + 1), experiment.rows):
