@@ -176,6 +176,8 @@ class DecodeConfig:
 
 BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat_ngram_size")
 """entries of `decode` for beam search, which a language model does not use"""
+SEARCH_SETTINGS = (*BEAM_OPTIONS, "replace_unknown", "dictionary")
+"""entries of `decode` on which a translator's outputs depend"""
 LANGUAGE_DEFAULTS = {"train": {"label_smoothing": 0.0}, "metric": "perplexity"}
 """what a language model's recipe says where it states nothing else"""
 
