@@ -30,7 +30,11 @@ from dynconv.train.validate import preview_output, validate
 
 
 def train(
-    recipe: Recipe, run: Path, watch: Stopwatch | None = None, *, prepared: Path | None = None
+    recipe: Recipe,
+    run: Path | str,
+    watch: Stopwatch | None = None,
+    *,
+    prepared: Path | None = None,
 ) -> Signals | None:
     """Train by a recipe in a run directory, from its newest intact checkpoint if it has one.
 
@@ -45,6 +49,7 @@ def train(
     when it is finished. Outside the main thread of a program, signals are not caught. Raises
     UserError for mistakes that a user can fix.
     """
+    run = Path(run)
     with (
         join_processes(recipe.train.timeout) as ranks,
         folder_lock(run) if ranks.is_rank_zero else nullcontext(),

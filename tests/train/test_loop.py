@@ -160,6 +160,12 @@ def test_a_batch_has_no_more_sentences_than_asked(pairs, recipe):
     assert len(update.batches[0].source) == 3
 
 
+def test_the_run_directory_may_be_text(prepared_recipe, tmp_path):
+    config = replace(prepared_recipe.train, updates=2)
+    assert train(replace(prepared_recipe, train=config), str(tmp_path / "run")) is None
+    assert load_model(str(tmp_path / "run")).recipe.train.updates == 2
+
+
 def test_patience_ends_training(recipe, tmp_path):
     config = replace(recipe.train, updates=50, validate_every=1, patience=2, lr=0.0, lr_start=0.0)
     assert train(replace(recipe, train=config), tmp_path) is None
