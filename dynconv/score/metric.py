@@ -47,11 +47,9 @@ def compute_metric(
 
     `Comparison` describes the other arguments. Raises UserError for another metric.
     """
-    if metric not in METRICS:
-        raise UserError(f"no metric {quoted(metric)}; {nearest(metric, METRICS, 'there are')}")
+    compute = require_metric(metric).compute
     check_pairs(hypotheses, references)
-    texts = Comparison(hypotheses, references, language, bootstrap, lowercase)
-    return METRICS[metric].compute(texts)
+    return compute(Comparison(hypotheses, references, language, bootstrap, lowercase))
 
 
 def plain_bleu(texts: Comparison) -> list[Score]:
@@ -109,6 +107,13 @@ METRICS = {
     "rouge-75": Metric(rouge_75, of_summaries=True, several_references=True),
 }
 """the metrics of outputs, keyed by their names in recipes"""
+
+
+def require_metric(name: str) -> Metric:
+    """Return the metric of this name. Raises UserError when there is none."""
+    if name not in METRICS:
+        raise UserError(f"no metric {quoted(name)}; {nearest(name, METRICS, 'there are')}")
+    return METRICS[name]
 
 
 def score_report(
