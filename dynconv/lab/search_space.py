@@ -10,7 +10,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from dynconv.config import load_recipe
 from dynconv.config.find import require_file, yaml_files
-from dynconv.config.load import override_keys
+from dynconv.config.load import override_keys, refuse_overrides
 from dynconv.config.tree import keys_overlap
 from dynconv.errors import UserError
 from dynconv.paths import PACKAGE
@@ -97,8 +97,19 @@ def load_space(name: str) -> SearchSpace:
     return validated(SearchSpace, read_yaml(path), str(path))
 
 
-def check_not_searched(overrides: Sequence[str], search: SearchSpace, space: str) -> None:
-    """Raise UserError if an override replaces an entry that the space searches."""
+def check_not_replaced(overrides: Sequence[str], search: SearchSpace, space: str) -> None:
+    """Raise UserError if something else replaces what an override or the space says.
+
+    That is the space, for an override, or `train_for`. The overrides may state train.updates,
+    because the rounds train for shares of it.
+    """
+    reason = "has no effect: every trial validates once, at its end; leave it out"
+    refuse_overrides(overrides, ["train.validate_every"], reason)
+    for key in override_keys(train_for(1)) & search.settings.keys():
+        raise UserError(
+            f"space {space} searches {key}, but each round decides it: pass --space FILE, "
+            f"{copy_of(space)} without {key}"
+        )
     for key, given in product(search.settings, override_keys(overrides)):
         if keys_overlap(key, given):
             raise UserError(

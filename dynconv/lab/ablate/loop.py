@@ -7,7 +7,7 @@ from signal import Signals
 
 from dynconv.config import Experiment, load_experiment, load_row, require_experiment
 from dynconv.config.find import read_comment
-from dynconv.config.load import override_keys
+from dynconv.config.load import override_keys, refuse_overrides
 from dynconv.errors import UserError
 from dynconv.files import check_writable
 from dynconv.lab import ledger
@@ -114,8 +114,8 @@ def plan_runs(
 
     Raises UserError if an override does not fit a row.
     """
-    if "train.seed" in override_keys(overrides):
-        raise UserError("train.seed differs from run to run: give the number of seeds as --seeds")
+    reason = "differs from run to run: give the number of seeds as --seeds"
+    refuse_overrides(overrides, ["train.seed"], reason)
     runs = []
     for seed, row in product(range(1, seeds + 1), experiment.rows):
         own = [text for text in overrides if text not in foreign.get(row.name, ())]
