@@ -137,11 +137,12 @@ def complete_average(session: Session, log: Log) -> None:
     done = session.progress.updates
     if session.checkpoints.has_average(done):
         return
-    load_averaged_weights(session)
+    count, asked = load_averaged_weights(session), session.recipe.train.average_checkpoints
     validation = validate(session)
     save_average(session, validation)
     log.log_event("average", done, **validation._asdict())
-    log.say(f"average: {validation}")
+    all_there = "" if count == asked else f", not {asked}, because there are no more"
+    log.say(f"average of {count} checkpoint{'s' * (count > 1)}{all_there}: {validation}")
 
 
 def validate_checkpoint(session: Session, log: Log, writer: Executor) -> None:
