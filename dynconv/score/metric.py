@@ -118,7 +118,7 @@ def require_metric(name: str) -> Metric:
 
 def score_report(
     hypotheses: Sequence[str],
-    references: Sequence[str],
+    references: Sequence,
     metrics: Sequence[str] = ("bleu",),
     language: str = "en",
     *,
