@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
@@ -292,6 +293,12 @@ def test_the_old_names_of_settings_are_still_read(tmp_path):
     path.write_text(rows)
     table = load_experiment(path)
     assert (table.metric_in_words, table.laptop.metric_in_words) == ("B", "D")
+
+
+def test_the_order_of_overrides_does_not_matter_to_a_new_architecture():
+    overrides = ["model.embedding=8", "model.architecture=convs2s", "model.vocab_size=300"]
+    recipes = [load_recipe("help-de-en-dynamic", order) for order in permutations(overrides)]
+    assert recipes[0].model.embedding == 8 and recipes == [recipes[0]] * len(recipes)
 
 
 def test_another_mixer_does_not_take_the_kernel_size_of_the_one_before():
