@@ -89,7 +89,11 @@ def allowed_values(schema: Any) -> str:
         ]
         return " ".join([allowed_values(parts[0]), " and ".join(bounds)]).strip()
     if origin in (Union, UnionType):
-        return " or ".join(map(allowed_values, parts))
+        *others, last = map(allowed_values, parts)
+        single = " or ".join(others)
+        if last == f"a list, with each entry {single}":  # one value, or one value per layer
+            return f"{single}, or a list of these"
+        return f"{single} or {last}"
     if origin is Literal:
         return " or ".join(map(str, parts))
     if origin in (list, tuple):

@@ -65,13 +65,14 @@ def entries_named(name: str) -> list[str]:
 
 def refuse_repeated(overrides: Sequence[str]) -> None:
     """Raise UserError if two overrides replace the same entry."""
-    from dynconv.config.tree import flatten, parse_overrides
+    from dynconv.config.load import override_keys
+    from dynconv.config.tree import keys_overlap
 
     seen: dict[str, str] = {}
     for override in overrides:
-        keys = {key: override for key, _ in flatten(parse_overrides([override]))}
+        keys = dict.fromkeys(override_keys([override]), override)
         for key, other in product(keys, seen):
-            if f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}."):
+            if keys_overlap(key, other):
                 twice = f"{shorten(seen[other])} and {shorten(override)}"
                 raise UserError(f"{twice} replace the same entry: keep one")
         seen |= keys

@@ -1,5 +1,7 @@
 """`dynconv score`: score translations that any system made."""
 
+from collections.abc import Sequence
+
 from dynconv.cli.options import add_command, parse_path
 
 
@@ -15,17 +17,19 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "references",
         type=parse_path,
+        nargs="+",
         metavar="REFERENCES",
-        help="a file of the expected texts, one per line; both files may be .gz or .xz",
+        help="a file of the expected texts, one per line; rouge-75 takes several files of "
+        "references, and dynconv evaluate reads all; each file may be .gz or .xz",
     )
     parser.add_argument(
         "--metric",
         dest="metrics",
         action="append",
         metavar="NAME",
-        help="a metric that recipes can name: bleu (with chrF), bleu-tokenized, bleu-split (as the "
-        "papers on WMT En-De report it), bleu-detokenized, rouge, rouge-75; give it several times "
-        "for several (default: bleu)",
+        help="a metric that recipes can name: "
+        "bleu (with chrF), bleu-tokenized, bleu-split (as the papers on WMT En-De report it), "
+        "bleu-detokenized, rouge, rouge-75; give it several times for several (default: bleu)",
     )
     parser.add_argument(
         "--language", default="en", help="of the text; only bleu-detokenized depends on it"
@@ -38,7 +42,27 @@ def run(options) -> None:
     from dynconv.score import score_report
     from dynconv.text.lines import stream_parallel
 
-    pairs = stream_parallel(options.hypotheses, options.references)
-    hypotheses, references = zip(*pairs, strict=True)
-    metrics, language = options.metrics or ["bleu"], options.language
-    print(score_report(hypotheses, references, metrics, language, lowercase=options.lowercase))
+    metrics, files = options.metrics or ["bleu"], options.references
+    check_effects(metrics, len(files), options.lowercase)
+    rows = list(stream_parallel(options.hypotheses, *files))
+    hypotheses = [row[0] for row in rows]
+    references = [row[1] if len(files) == 1 else row[1:] for row in rows]
+    language, lowercase = options.language, options.lowercase
+    print(score_report(hypotheses, references, metrics, language, lowercase=lowercase))
+
+
+def check_effects(metrics: Sequence[str], files: int, lowercase: bool) -> None:
+    """Raise UserError if a metric would ignore some files of references, or --lowercase."""
+    from dynconv.errors import UserError
+    from dynconv.score.metric import require_metric
+
+    kinds = {name: require_metric(name) for name in metrics}
+    for name, kind in kinds.items():
+        if files > 1 and not kind.several_references:
+            raise UserError(
+                f"{name} reads one file of references, not {files}: give only the first"
+            )
+    if lowercase and all(kind.of_summaries for kind in kinds.values()):
+        raise UserError(
+            f"--lowercase has no effect: {' and '.join(kinds)} always ignore case; leave it out"
+        )

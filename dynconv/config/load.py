@@ -1,6 +1,6 @@
 """Loads recipes: merges their overlays, checks the result, and writes and compares recipes."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,20 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """
     inherited, stated = recipe_overlays(recipe)
     return resolve(Overlays(inherited, [*stated, parse_overrides(overrides)]), str(recipe))
+
+
+def override_keys(overrides: Sequence[str]) -> set[str]:
+    """Return the key of each entry that overrides replace, also of those inside a mapping.
+
+    Both `train.lr=0.001` and `train={lr: 0.001}` replace train.lr.
+    """
+    return {key for key, _ in flatten(rename_settings(parse_overrides(overrides)))}
+
+
+def refuse_overrides(overrides: Sequence[str], keys: Collection[str], reason: str) -> None:
+    """Raise UserError, `KEY reason`, if an override replaces an entry that a command decides."""
+    for key in sorted(override_keys(overrides).intersection(keys)):
+        raise UserError(f"{key} {reason}")
 
 
 def load_row(

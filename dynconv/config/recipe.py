@@ -128,9 +128,13 @@ class TrainConfig:
         if self.warmup > self.updates:
             raise ValueError(f"warmup {self.warmup} must be within the {self.updates} updates")
         if self.warmup and self.lr_start > self.lr:
-            raise ValueError(f"lr_start {self.lr_start} exceeds lr {self.lr}: lower it")
+            raise ValueError(
+                f"lr_start {self.lr_start:g} exceeds lr {self.lr:g}: lower lr_start or raise lr"
+            )
         if "lr_end" in SCHEDULES[self.schedule].settings and self.lr_end > self.lr:
-            raise ValueError(f"lr_end {self.lr_end} exceeds lr {self.lr}: lower it")
+            raise ValueError(
+                f"lr_end {self.lr_end:g} exceeds lr {self.lr:g}: lower lr_end or raise lr"
+            )
         if self.average_checkpoints > self.keep_checkpoints:
             raise ValueError(
                 f"average_checkpoints {self.average_checkpoints} exceeds keep_checkpoints "
@@ -176,6 +180,8 @@ class DecodeConfig:
 
 BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat_ngram_size")
 """entries of `decode` for beam search, which a language model does not use"""
+SEARCH_SETTINGS = (*BEAM_OPTIONS, "replace_unknown", "dictionary")
+"""entries of `decode` on which a translator's outputs depend"""
 LANGUAGE_DEFAULTS = {"train": {"label_smoothing": 0.0}, "metric": "perplexity"}
 """what a language model's recipe says where it states nothing else"""
 
@@ -240,20 +246,22 @@ class Recipe:
         """Raise ValueError if the model cannot do what other sections ask of it."""
         architecture = self.model.architecture
         if self.is_language_model != (self.data.source is None):
+            ours = "null" if self.is_language_model else "the language to translate from"
             raise ValueError(
-                "a language model has data.source: null, and any other model has a source; "
-                f"model.architecture is {architecture}, data.source {as_override(self.data.source)}"
+                f"data.source {as_override(self.data.source)} does not fit model.architecture "
+                f"{architecture}: set data.source to {ours}, or choose another architecture"
             )
         if self.is_language_model != (self.metric == "perplexity"):
+            ours = "perplexity" if self.is_language_model else "another metric, such as bleu"
             raise ValueError(
-                "metric perplexity is for language models, and they have no other; "
-                f"model.architecture is {architecture}, metric {self.metric}"
+                f"metric {self.metric} does not fit model.architecture {architecture}: set metric "
+                f"to {ours}"
             )
         words = self.data.vocabulary == "words"
         if self.decode.replace_unknown and not (self.model.shows_attention and words):
             raise ValueError(
-                "decode.replace_unknown needs the attention of model.architecture convs2s, and "
-                "data.vocabulary words"
+                "decode.replace_unknown true needs the attention of model.architecture convs2s, "
+                "and data.vocabulary words: choose both, or set decode.replace_unknown to false"
             )
 
     def _check_lengths(self) -> None:

@@ -71,7 +71,9 @@ class StackConfig:
                 if size_key == key:
                     check_size(key, mixer, size)
                 elif size is not None and not skips:
-                    raise ValueError(f"{key} {size} has no effect: mixer {mixer} takes no {key}")
+                    raise ValueError(
+                        f"{key} {size} has no effect: mixer {mixer} takes no {key}; leave it out"
+                    )
 
     def _mixers(self) -> list[tuple[str, SizeKey | None]]:
         """Return each layer's mixer, and the name of the size that it takes."""

@@ -22,20 +22,28 @@ def parse_overrides(overrides: Sequence[str]) -> Tree:
         tree = parse_value(text, quoted(override))
         for part in reversed(key.split(".")):
             tree = {part: tree}
-        merged = merge(merged, tree)
+        merged = merge(merged, tree, one_model=True)
     return merged
 
 
-def merge(base: Any, tree: Any) -> Any:
+def merge(base: Any, tree: Any, *, one_model: bool = False) -> Any:
     """Return `base` with the entries of `tree` added or replaced.
 
-    A model of another architecture inherits nothing from its base.
+    A model of another architecture inherits nothing from its base, unless both describe one model.
     """
     if not isinstance(base, dict) or not isinstance(tree, dict):
         return tree
-    if tree.get("architecture") not in (None, base.get("architecture", DEFAULT_ARCHITECTURE)):
+    architecture = tree.get("architecture")
+    same = architecture in (None, base.get("architecture", DEFAULT_ARCHITECTURE))
+    if not (same or one_model):
         return tree
-    return base | {key: merge(base.get(key), value) for key, value in tree.items()}
+    entries = {key: merge(base.get(key), value, one_model=one_model) for key, value in tree.items()}
+    return base | entries
+
+
+def keys_overlap(key: str, other: str) -> bool:
+    """Return whether two keys name the same entry, or one of them a section with the other."""
+    return f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}.")
 
 
 def flatten(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dynconv.config import dump_recipe
+from dynconv.config import DecodeConfig, dump_recipe
 from dynconv.errors import UserError
 from dynconv.files import check_output, replace_text
 from dynconv.text import Vocabulary
@@ -186,8 +186,7 @@ def greedy_bleu(trained: TrainedModel) -> float:
     """Return the test split's BLEU by greedy search, as the page decodes."""
     recipe = trained.recipe
     data = replace(recipe.data, corpus=str(trained.text_directory()))
-    decode = replace(recipe.decode, beam=1, no_repeat_ngram_size=0, min_length=0)
-    greedy = replace(recipe, data=data, decode=decode, metric="bleu")
+    greedy = replace(recipe, data=data, decode=DecodeConfig(beam=1), metric="bleu")
     task = trained._replace(recipe=greedy).task
     evaluation = task.evaluate(trained.model, trained.vocabularies, "test")
     return round(evaluation.scores[0].value, 2)

@@ -10,6 +10,8 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from dynconv.config import load_recipe
 from dynconv.config.find import require_file, yaml_files
+from dynconv.config.load import override_keys, refuse_overrides
+from dynconv.config.tree import keys_overlap
 from dynconv.errors import UserError
 from dynconv.paths import PACKAGE
 from dynconv.schema import Flag, Fraction, checked_dataclass, finite, validated, whole
@@ -96,13 +98,25 @@ def load_space(name: str) -> SearchSpace:
     return validated(SearchSpace, read_yaml(path), str(path))
 
 
-def check_not_searched(overrides: Sequence[str], search: SearchSpace, space: str) -> None:
-    """Raise UserError if an override replaces an entry that the space searches."""
-    if twice := sorted(search.settings.keys() & {each.partition("=")[0] for each in overrides}):
+def check_not_replaced(overrides: Sequence[str], search: SearchSpace, space: str) -> None:
+    """Raise UserError if something else replaces what an override or the space says.
+
+    That is the space, for an override, or `train_for`. The overrides may state train.updates,
+    because the rounds train for shares of it.
+    """
+    reason = "has no effect: every trial validates once, at its end; leave it out"
+    refuse_overrides(overrides, ["train.validate_every"], reason)
+    for key in override_keys(train_for(1)) & search.settings.keys():
         raise UserError(
-            f"{twice[0]} is given and searched by space {space}: leave it out, or pass --space "
-            f"FILE, {copy_of(space)} without {twice[0]}"
+            f"space {space} searches {key}, but each round decides it: pass --space FILE, "
+            f"{copy_of(space)} without {key}"
         )
+    for key, given in product(search.settings, override_keys(overrides)):
+        if keys_overlap(key, given):
+            raise UserError(
+                f"{key} is given and searched by space {space}: leave it out, or pass --space "
+                f"FILE, {copy_of(space)} without {key}"
+            )
 
 
 def copy_of(space: str) -> str:

@@ -29,7 +29,7 @@ from dynconv.lab import ledger
 from dynconv.lab.search_space import (
     SearchSpace,
     check_corners,
-    check_not_searched,
+    check_not_replaced,
     load_space,
     train_for,
 )
@@ -85,7 +85,7 @@ def tune(
     output, folder = ledger.output_path(label, output), folder or Path("runs") / label
     command = ledger.command_line("tune", name, *overrides, "--space", space, "--trials", trials)
     entry = ledger.new_entry(f"A search over the settings of {name}", command, {})
-    check_not_searched(overrides, search, space)
+    check_not_replaced(overrides, search, space)
     base = load_recipe(name, overrides)
     distributions = search.distributions(find_unused(base))
     updates = [max(1, round(base.train.updates * part)) for part in search.fractions]

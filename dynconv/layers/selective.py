@@ -83,6 +83,7 @@ class SelectiveSSM(nn.Module):
     def __init__(self, channels: int, states: int, *, causal: bool = False):
         super().__init__()
         self.causal = causal
+        check_positive("channels", channels)
         check_positive("states", states)
         forwards = count_forward(channels, "channels", causal)
         self.widths = [forwards] if causal else [forwards, channels - forwards]

@@ -37,6 +37,7 @@ class S4D(nn.Module):
     def __init__(self, channels: int, states: int, *, causal: bool = False):
         super().__init__()
         self.causal = causal
+        check_positive("channels", channels)
         check_positive("states", states)
         self.forward_channels = count_forward(channels, "channels", causal)
         n = torch.arange(states).expand(channels, states)

@@ -47,11 +47,9 @@ def compute_metric(
 
     `Comparison` describes the other arguments. Raises UserError for another metric.
     """
-    if metric not in METRICS:
-        raise UserError(f"no metric {quoted(metric)}; {nearest(metric, METRICS, 'there are')}")
+    compute = require_metric(metric).compute
     check_pairs(hypotheses, references)
-    texts = Comparison(hypotheses, references, language, bootstrap, lowercase)
-    return METRICS[metric].compute(texts)
+    return compute(Comparison(hypotheses, references, language, bootstrap, lowercase))
 
 
 def plain_bleu(texts: Comparison) -> list[Score]:
@@ -111,9 +109,16 @@ METRICS = {
 """the metrics of outputs, keyed by their names in recipes"""
 
 
+def require_metric(name: str) -> Metric:
+    """Return the metric of this name. Raises UserError when there is none."""
+    if name not in METRICS:
+        raise UserError(f"no metric {quoted(name)}; {nearest(name, METRICS, 'there are')}")
+    return METRICS[name]
+
+
 def score_report(
     hypotheses: Sequence[str],
-    references: Sequence[str],
+    references: Sequence,
     metrics: Sequence[str] = ("bleu",),
     language: str = "en",
     *,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from dynconv.config.recipe import BEAM_OPTIONS
+from dynconv.config.recipe import SEARCH_SETTINGS
 from dynconv.decode import greedy, translate
 from dynconv.decode.stepper import IncrementalStepper, MakeStepper
 from dynconv.errors import UserError
@@ -21,8 +21,6 @@ from dynconv.text.lines import stream_parallel
 
 EXAMPLES_SHOWN = 10
 """examples that an evaluation shows"""
-SEARCH_SETTINGS = (*BEAM_OPTIONS, "replace_unknown", "dictionary")
-"""entries of a recipe's `decode` on which outputs depend, which SPLIT.scores.json records"""
 
 
 class Translation(Task[Translator]):

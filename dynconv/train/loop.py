@@ -30,7 +30,11 @@ from dynconv.train.validate import preview_output, validate
 
 
 def train(
-    recipe: Recipe, run: Path, watch: Stopwatch | None = None, *, prepared: Path | None = None
+    recipe: Recipe,
+    run: Path | str,
+    watch: Stopwatch | None = None,
+    *,
+    prepared: Path | None = None,
 ) -> Signals | None:
     """Train by a recipe in a run directory, from its newest intact checkpoint if it has one.
 
@@ -45,6 +49,7 @@ def train(
     when it is finished. Outside the main thread of a program, signals are not caught. Raises
     UserError for mistakes that a user can fix.
     """
+    run = Path(run)
     with (
         join_processes(recipe.train.timeout) as ranks,
         folder_lock(run) if ranks.is_rank_zero else nullcontext(),
@@ -132,11 +137,13 @@ def complete_average(session: Session, log: Log) -> None:
     done = session.progress.updates
     if session.checkpoints.has_average(done):
         return
-    load_averaged_weights(session)
+    count, asked = load_averaged_weights(session), session.recipe.train.average_checkpoints
     validation = validate(session)
     save_average(session, validation)
     log.log_event("average", done, **validation._asdict())
-    log.say(f"average: {session.task.describe_validation(validation)}")
+    all_there = "" if count == asked else f", not {asked}, because there are no more"
+    described = session.task.describe_validation(validation)
+    log.say(f"average of {count} checkpoint{'s' * (count > 1)}{all_there}: {described}")
 
 
 def validate_checkpoint(session: Session, log: Log, writer: Executor) -> None:

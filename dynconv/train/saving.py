@@ -82,12 +82,16 @@ def save_validation(session: Session, writer: Executor) -> None:
         session.pending_save = writer.submit(write)
 
 
-def load_averaged_weights(session: Session) -> None:
-    """Load the mean weights of the last `train.average_checkpoints` that were validated."""
+def load_averaged_weights(session: Session) -> int:
+    """Load the mean weights of the last `train.average_checkpoints` that were validated.
+
+    Returns how many there were.
+    """
     count, checkpoints = session.recipe.train.average_checkpoints, session.checkpoints
     newest = session.ranks.on_rank_zero(lambda: checkpoints.list_validated()[-count:])
     mean = average_weights(checkpoint.read_weights() for checkpoint in newest)
     load_weights(session.model, mean, checkpoints.directory)
+    return len(newest)
 
 
 def save_average(session: Session, validation: Validation) -> None:

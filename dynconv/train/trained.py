@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 from torch import nn
 
 from dynconv.config import Recipe, load_recipe
-from dynconv.config.tree import flatten, parse_overrides
+from dynconv.config.load import override_keys
 from dynconv.errors import UserError, quoted
 from dynconv.files import check_writable, path_inside, replace_text
 from dynconv.machine import default_device
@@ -152,7 +152,7 @@ def load_model(run: Path | str, which: str = "best", overrides: Sequence[str] = 
 
 def check_decode_entries(overrides: Sequence[str]) -> None:
     """Raise UserError if an override replaces anything but an entry of `decode`."""
-    for key, _ in flatten(parse_overrides(overrides)):
+    for key in sorted(override_keys(overrides)):
         if not key.startswith("decode."):
             raise UserError(
                 f"{key} was fixed when the model was trained: leave it out, or train another model "

@@ -203,6 +203,10 @@ score cut.gz one | cut.gz
 score plain.xz one | plain.xz
 score --metric rouge words one | line 1 has 6,000 words
 score one words --metric rouge | line 1 has 6,000 words
+score two two --metric rouge --metric rouge-75 --lowercase | --lowercase has no effect: rouge and
+score two two two | bleu reads one file of references, not 2: give only the first
+score two two two --metric rouge | rouge reads one file of references, not 2: give only the first
+score two two one --metric rouge-75 | two has 2 lines but one has 1
 score one one --metric blue | no metric 'blue'; did you mean bleu?
 plot nowhere --output out.png | nowhere
 plot directory --output out.png | directory

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
@@ -65,9 +66,31 @@ def test_shipped_recipes_are_valid_and_survive_a_round_trip(name, tmp_path):
         ("train: {updates: many}", "train.updates 'many'"),
         ("train: {updates: 10, warmup: 20}", "warmup 20 must be within the 10 updates"),
         ("train: {updates: 0}", "train.updates 0 must be a whole number at least 1"),
-        ("train: {lr: 1e-8}", "lr_start 1e-07 exceeds lr 1e-08"),
-        ("train: {schedule: plateau, lr_end: 1}", "lr_end 1.0 exceeds lr 0.0005"),
-        ("train: {schedule: cosine, lr_end: 1}", "lr_end 1.0 exceeds lr 0.0005"),
+        ("train: {lr: 1e-8}", "lr_start 1e-07 exceeds lr 1e-08: lower lr_start or raise lr"),
+        ("train: {lr: 0}", "lr_start 1e-07 exceeds lr 0: lower lr_start or raise lr"),
+        (
+            "model: {encoder: {reach: 0}}",
+            "model.encoder.reach 0 must be a whole number at least 1 and at most 1,000,000 or "
+            "null, or a list of these",
+        ),
+        (
+            "data: {source: null}",
+            "data.source null does not fit model.architecture encoder-decoder: set data.source to "
+            "the language to translate from, or choose another architecture",
+        ),
+        (
+            "metric: perplexity",
+            "metric perplexity does not fit model.architecture encoder-decoder: set metric to "
+            "another metric, such as bleu",
+        ),
+        (
+            "train: {schedule: plateau, lr_end: 1}",
+            "lr_end 1 exceeds lr 0.0005: lower lr_end or raise lr",
+        ),
+        (
+            "train: {schedule: cosine, lr_end: 1}",
+            "lr_end 1 exceeds lr 0.0005: lower lr_end or raise lr",
+        ),
         (
             "{model: {vocab_size: 300}, train: {label_smoothing: 0.999}}",
             "train.label_smoothing 0.999 exceeds 299/300",
@@ -180,7 +203,7 @@ def test_a_recipe_upon_another(tmp_path):
         ("base: loop", "its base leads back to it"),
         ("model: {architecture: convs}", "model.architecture 'convs' is not known; did you mean"),
         ("model: {architecture: convs2s, ffn: 3}", "unknown key model.ffn"),
-        ("model: {architecture: language-model}", "a language model has data.source: null"),
+        ("model: {architecture: language-model}", "data.source de does not fit"),
         ("[1, 2]", "a recipe is a mapping"),
         ("base: 3", "base 3 is not the name of a recipe"),
         ("base: list", "a recipe is a mapping"),
@@ -190,7 +213,7 @@ def test_a_recipe_upon_another(tmp_path):
         ("model: {encoder: {layers: 0}}", "model.encoder.layers 0 must be a whole"),
         (
             "decode: {replace_unknown: true}",
-            "replace_unknown needs the attention of model.architecture convs2s",
+            "replace_unknown true needs the attention of model.architecture convs2s",
         ),
         ("data: {source: en, target: en}", "source and target are both 'en': name two languages"),
         (
@@ -257,7 +280,7 @@ def test_the_old_names_of_settings_are_still_read(tmp_path):
     language = load_recipe("austen-dynamic", ["data.block=64", "decode.context=9"])
     assert (language.data.block_size, language.decode.context_window) == (64, 9)
     with pytest.raises(
-        UserError, match="kernel_size 5 has no effect: mixer attention takes no kernel_size"
+        UserError, match="kernel_size 5 has no effect: mixer attention takes no kernel_size; leave"
     ):
         load_recipe("help-de-en-attention", ["model.encoder.width=5"])
     path = tmp_path / "mine.yaml"
@@ -272,6 +295,12 @@ def test_the_old_names_of_settings_are_still_read(tmp_path):
     assert (table.metric_in_words, table.laptop.metric_in_words) == ("B", "D")
 
 
+def test_the_order_of_overrides_does_not_matter_to_a_new_architecture():
+    overrides = ["model.embedding=8", "model.architecture=convs2s", "model.vocab_size=300"]
+    recipes = [load_recipe("help-de-en-dynamic", order) for order in permutations(overrides)]
+    assert recipes[0].model.embedding == 8 and recipes == [recipes[0]] * len(recipes)
+
+
 def test_another_mixer_does_not_take_the_kernel_size_of_the_one_before():
     """Attention in place of a convolution is full attention, not windows of its kernel size."""
     attends = [f"model.{side}.mixer=attention" for side in ("encoder", "decoder")]
@@ -281,7 +310,7 @@ def test_another_mixer_does_not_take_the_kernel_size_of_the_one_before():
     with pytest.raises(UserError, match="model.encoder: mixer talk needs a reach"):
         load_recipe("help-de-en-dynamic", ["model.encoder.mixer=talk"])
     with pytest.raises(
-        UserError, match="kernel_size 5 has no effect: mixer attention takes no kernel_size"
+        UserError, match="kernel_size 5 has no effect: mixer attention takes no kernel_size; leave"
     ):
         load_recipe("help-de-en-dynamic", [attends[0], "model.encoder.kernel_size=5"])
     one = load_recipe("help-de-en-dynamic", ["model.encoder.mixer=[dynamic, attention, light]"])

@@ -100,6 +100,11 @@ def test_top_p_keeps_the_fewest_tokens_that_have_it():
     torch.testing.assert_close(everything, logp.exp())
 
 
+def test_top_p_is_enough_when_the_likeliest_have_exactly_it():
+    share = next_probabilities(torch.tensor([[0.0, 0.25, 0.5, 0.25]]).log(), top_p=0.5)
+    assert share.tolist() == [[0, 0, 1, 0]]
+
+
 def test_the_smallest_top_p_leaves_the_likeliest():
     share = next_probabilities(torch.tensor([[0.0, 0.1, 0.4, 0.5]]).log(), top_p=1e-300)
     assert share.tolist() == [[0, 0, 0, 1]]

@@ -189,14 +189,15 @@ def test_killed_between_training_and_its_score(small, started_runs, monkeypatch)
         assert row["scores"][0] is not None and (row["seconds"][0] is not None) == seconds
 
 
-def test_a_row_whose_model_lacks_an_entry_is_trained_without_the_override(small, capsys):
+@pytest.mark.parametrize("override", ["model.channels=16", "model={channels: 16}"])
+def test_a_row_whose_model_lacks_an_entry_is_trained_without_the_override(override, small, capsys):
     stack = {"layers": 1, "channels": 8, "kernel_size": 3}
     convs2s = {"architecture": "convs2s", "vocab_size": 300, "embedding": 8}
     convs2s |= {"encoder": stack, "decoder": stack}
     small.write([{"name": "convs2s", "changes": {"model": convs2s}}, TWO[0]])
-    assert small("--seeds", "1", "model.channels=16", "train.lr=2e-3") == 0
+    assert small("--seeds", "1", override, "train.lr=2e-3") == 0
     said = capsys.readouterr().out
-    assert "convs2s: without model.channels=16, because its model has no such entry\n" in said
+    assert f"convs2s: without {override}, because its model has no such entry\n" in said
     recipes = [load_recipe(small.folder / f"{row}-1/recipe.yaml") for row in ("convs2s", "dynamic")]
     assert recipes[0].model.embedding == 8 and recipes[1].model.channels == 16
     assert [recipe.train.lr for recipe in recipes] == [2e-3] * 2
@@ -315,8 +316,9 @@ def test_mistakes_are_one_line(small, started_runs, capsys, tree, said):
 
 def test_further_mistakes_are_one_line(small, started_runs, capsys, tmp_path):
     assert "did you mean wu2019-table3?" in fails(capsys, "ablate", "wu2019-table33")
-    line = fails(capsys, *small.arguments("train.seed=4"))
-    assert "train.seed differs from run to run: give the number of seeds as --seeds" in line
+    for seed in ("train.seed=4", "train={seed: 4}"):
+        line = fails(capsys, *small.arguments(seed))
+        assert "train.seed differs from run to run: give the number of seeds as --seeds" in line
     line = fails(capsys, "ablate", "help-de-en-mixers", "model.channels=30")
     assert "row attention: its recipe: model: 4 heads do not divide 30 channels" in line
     assert "`dynconv train help-de-en-mixers:ROW model.channels=30` trains one of them" in line

@@ -7,6 +7,7 @@ from itertools import islice
 
 import pytest
 import torch
+from helpers.commands import fails
 from helpers.training import StoppingWatch
 
 from dynconv import cli
@@ -45,6 +46,12 @@ def test_bench_train(recipe_file, tmp_path, capsys, monkeypatch, text):
     assert found["flop_per_s"] == pytest.approx(found["flop_per_target_token"] * speed)
     for words in ("forward", "target tokens/s", "the loop itself", f"written to {output}"):
         assert words in shown
+
+
+@pytest.mark.parametrize("entry", ["updates", "warmup", "average_checkpoints"])
+def test_an_entry_that_the_measurement_decides_is_refused(entry, recipe_file, capsys):
+    message = fails(capsys, "bench", "train", recipe_file, f"train={{{entry}: 3}}")
+    assert f"train.{entry} has no effect: only updates at full rate are measured, as" in message
 
 
 def test_times_of_a_stopped_training_are_not_written(recipe_file, tmp_path, capsys, monkeypatch):

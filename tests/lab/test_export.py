@@ -5,7 +5,7 @@ import gzip
 import itertools
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ from conftest import ROOT, sized_stack
 from helpers.browser import watch
 
 from dynconv import cli
-from dynconv.config import load_recipe
+from dynconv.config import DecodeConfig, load_recipe
 from dynconv.decode import greedy
 from dynconv.lab import export, ledger
 from dynconv.lab.export import REGISTER, dequantize, greedy_bleu, pack_vocabulary, quantize
 from dynconv.models import build
+from dynconv.tasks import translation
 from dynconv.text import EOS, encode_corpus, load_parallel, pad
 from dynconv.train import load_model, train
 
@@ -177,10 +178,37 @@ def test_a_model_that_the_page_cannot_run_is_refused(model, reason, tiny, tmp_pa
 
 def test_the_exported_score_is_bleu_whatever_the_recipe_scores(tiny):
     trained = load_model(tiny())
-    decode = replace(trained.recipe.decode, no_repeat_ngram_size=2)
-    other = replace(trained.recipe, metric="rouge", decode=decode)
+    other = replace(trained.recipe, metric="rouge")
     scores = [greedy_bleu(trained._replace(recipe=recipe)) for recipe in (trained.recipe, other)]
     assert scores[0] == scores[1]
+
+
+def test_the_exported_score_is_of_greedy_search_whatever_the_recipe_decodes_with(tiny, monkeypatch):
+    """For a page's model, whose vocabulary is of bytes, `replace_unknown` is refused anyway."""
+    trained = load_model(tiny())
+    others = {
+        "beam": 3,
+        "lenpen": 0.5,
+        "stepwise": True,
+        "min_length": 2,
+        "max_length": 4,
+        "no_repeat_ngram_size": 2,
+        "dictionary": "none.tsv",
+        "context_window": 1,
+        "batch_tokens": 99,
+    }
+    assert others.keys() | {"replace_unknown"} == {field.name for field in fields(DecodeConfig)}
+    used = []
+
+    def translate(model, vocabularies, lines, config, **options):
+        used.append(config)
+        return lines
+
+    monkeypatch.setattr(translation, "translate", translate)
+    for name, value in others.items():
+        recipe = replace(trained.recipe, decode=replace(trained.recipe.decode, **{name: value}))
+        greedy_bleu(trained._replace(recipe=recipe))
+    assert used == [DecodeConfig(beam=1)] * len(others)
 
 
 def test_other_mistakes_are_reported_in_one_line(tiny, tmp_path, capsys, monkeypatch):

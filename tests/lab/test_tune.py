@@ -121,10 +121,26 @@ def test_choices_are_passed_on_exactly(search):
     assert search.rounds[0][0]["settings"] == ["train.clip_norm=null", "train.lr=0.00012345"]
 
 
-def test_a_setting_is_given_or_searched(search, capsys):
-    message = fails(capsys, *search.arguments("train.lr=0.05"))
+@pytest.mark.parametrize("override", ["train.lr=0.05", "train={lr: 0.05}"])
+def test_a_setting_is_given_or_searched(override, search, capsys):
+    message = fails(capsys, *search.arguments(override))
     assert "train.lr is given and searched by space" in message
     assert f"pass --space FILE, a copy of {search.file} without train.lr" in message
+
+
+def test_what_a_round_decides_is_neither_given_nor_searched(search, capsys):
+    message = fails(capsys, *search.arguments("train={validate_every: 7}"))
+    assert "train.validate_every has no effect: every trial validates once, at its end" in message
+    for key in ("train.updates", "train.validate_every"):
+        search.write({key: [4, 8]})
+        message = fails(capsys, *search.arguments())
+        assert f"searches {key}, but each round decides it: pass --space FILE, a copy" in message
+
+
+def test_a_section_is_searched_or_its_entries_are_given(search, capsys):
+    search.write({"model.encoder": [{"mixer": "dynamic"}, {"mixer": "attention"}]})
+    message = fails(capsys, *search.arguments("model.encoder.layers=2"))
+    assert "model.encoder is given and searched by space" in message
 
 
 @pytest.mark.parametrize(("updates", "warmup"), [(10, 15), (40, 30)])

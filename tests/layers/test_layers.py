@@ -325,6 +325,17 @@ def test_recurrent_layers_reach_every_position(name):
             assert differs == (changed == 0 or not causal)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("channels", [0, -2])
+@pytest.mark.parametrize("name", MIXERS)
+def test_every_layer_refuses_to_have_no_channels(name, channels, causal):
+    """The schema of recipes allows none; this is for a layer that is built by hand."""
+    mixer = MIXERS[name]
+    options = {option: getattr(CONFIG, option) for option in mixer.options}
+    with pytest.raises(ValueError, match=rf"channels {channels} must|divide {channels} channels"):
+        mixer.build(channels, SIZES[mixer.size_key], causal, **options)
+
+
 @pytest.mark.parametrize("heads", [0, 3])
 def test_retention_refuses_heads_that_do_not_divide(heads):
     with pytest.raises(ValueError, match=f"{heads} heads do not divide 4 channels"):

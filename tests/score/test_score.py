@@ -9,6 +9,7 @@ import pytest
 from conftest import ROOT
 from sacrebleu.metrics import BLEU
 
+from dynconv import cli
 from dynconv.errors import UserError
 from dynconv.score import (
     bleu,
@@ -22,6 +23,7 @@ from dynconv.score import (
 )
 from dynconv.score import metric as module
 from dynconv.text import load_parallel
+from dynconv.text.corpus import require_references
 
 SCORING = ROOT.parent / "shared" / "benchmarks" / "scoring"
 
@@ -224,6 +226,18 @@ def test_score_and_evaluate_give_the_same_rouge():
     assert evaluated[-1].value > 80
     lines = score_report(*pair, ["rouge"]).splitlines()
     assert [line for line in lines if line.startswith("ROUGE")] == [str(s) for s in evaluated]
+
+
+def test_score_reads_every_file_of_references_as_evaluate_does(tmp_path, capsys):
+    texts = {"outputs": ["a b c", "d e"], "test.en": ["a x", "y"], "test.en1": ["b c", "d e f"]}
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    files = [str(tmp_path / "outputs"), *map(str, require_references(tmp_path, "test.en"))]
+    assert cli.main(["score", *files, "--metric", "rouge-75"]) == 0
+    outputs, *references = texts.values()
+    evaluated = module.compute_metric("rouge-75", outputs, list(zip(*references, strict=True)))
+    assert capsys.readouterr().out.splitlines() == [str(score) for score in evaluated]
+    assert evaluated[0].signature.startswith("nrefs:2|")
 
 
 def test_rouge_of_nothing_is_0():

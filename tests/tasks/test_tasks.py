@@ -1,14 +1,14 @@
 """Both tasks keep what `Task` promises: their text, loss, validation and evaluation."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import NamedTuple
 
 import pytest
 import torch
 from torch import nn
 
-from dynconv.config import DataConfig, LanguageModelConfig, StackConfig
+from dynconv.config import DataConfig, DecodeConfig, LanguageModelConfig, StackConfig
 from dynconv.models import build
 from dynconv.tasks import Task, Translation, task_of
 from dynconv.text import PreparedCorpus, Vocabularies, collate, encode_corpus
@@ -65,7 +65,7 @@ def test_an_evaluation_records_the_settings_that_it_depends_on(case):
     if case.task.recipe.data.source is None:
         assert (record["block"], record["context"]) == (None, decode.context_window)
     else:
-        names = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat_ngram_size")
+        names = {field.name for field in fields(DecodeConfig)} - {"context_window", "batch_tokens"}
         assert all(record[name] == getattr(decode, name) for name in names)
 
 

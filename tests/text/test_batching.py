@@ -18,6 +18,10 @@ def test_every_pair_once_under_the_budget(seed):
     assert max(sizes) <= 100
 
 
+def test_batches_are_full():
+    assert [len(batch) for batch in batch_by_length([(5, 5)] * 10, 20)] == [4, 4, 2]
+
+
 def test_empty_pairs_are_batched():
     assert [*map(list, batch_by_length([(0, 0), (0, 0), (3, 1)], 5))] == [[0, 1], [2]]
     assert [*map(list, batch_by_length([(0, 0)], 0))] == [[0]]

@@ -129,9 +129,14 @@ def test_a_run_directory_holds_what_reproduces_it(recipe, tmp_path, monkeypatch)
     assert len(trained.vocabularies.target) == 300
 
 
-def test_the_average_is_the_mean_and_is_scored(recipe, tmp_path):
-    config = replace(recipe.train, average_checkpoints=2)
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [(2, "average of 2 checkpoints: "), (3, "average of 2 checkpoints, not 3, because there ")],
+)
+def test_the_average_is_the_mean_and_is_scored(recipe, asked, said, tmp_path, capsys):
+    config = replace(recipe.train, average_checkpoints=asked)
     train(replace(recipe, train=config), tmp_path)
+    assert said in capsys.readouterr().err
     a, b, mean = (weights(tmp_path, name) for name in ("000005", "000010", "average"))
     for name in mean:
         torch.testing.assert_close(mean[name], (a[name] + b[name]) / 2)
@@ -158,6 +163,12 @@ def test_a_batch_has_no_more_sentences_than_asked(pairs, recipe):
         iter_updates(pairs, 256, config, DataPosition(), Ranks(device=torch.device("cpu")))
     )
     assert len(update.batches[0].source) == 3
+
+
+def test_the_run_directory_may_be_text(prepared_recipe, tmp_path):
+    config = replace(prepared_recipe.train, updates=2)
+    assert train(replace(prepared_recipe, train=config), str(tmp_path / "run")) is None
+    assert load_model(str(tmp_path / "run")).recipe.train.updates == 2
 
 
 def test_patience_ends_training(recipe, tmp_path):

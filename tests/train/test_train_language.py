@@ -122,8 +122,14 @@ def test_a_model_that_diverges_has_infinite_perplexity(language):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"metric": "bleu"}, "metric perplexity is for language models"),
-        ({"data": DataConfig()}, "a language model has data.source: null"),
+        (
+            {"metric": "bleu"},
+            "metric bleu does not fit .* language-model: set metric to perplexity",
+        ),
+        (
+            {"data": DataConfig()},
+            "data.source de does not fit .* language-model: set data.source to null",
+        ),
     ],
 )
 def test_contradicting_settings_are_reported(language, changes, words):

@@ -7,6 +7,7 @@ from signal import Signals
 
 from dynconv.config import Experiment, load_experiment, load_row, require_experiment
 from dynconv.config.find import read_comment
+from dynconv.config.load import override_keys, refuse_overrides
 from dynconv.errors import UserError
 from dynconv.files import check_writable
 from dynconv.lab import ledger
@@ -85,12 +86,15 @@ def plot_path(output: Path) -> Path:
 
 
 def foreign_overrides(experiment: Experiment, overrides: Sequence[str]) -> dict[str, list[str]]:
-    """Return, by row, the overrides of entries that its model lacks but another row's model has."""
+    """Return, by row, the overrides of entries that its model lacks but another row's model has.
+
+    An override by a mapping is one of them if the row's model lacks every entry in it.
+    """
     models = {row.name: type(load_row(experiment, row).model) for row in experiment.rows}
     keys = {row: set(entry_keys(model, "model.")) for row, model in models.items()}
     known = set().union(*keys.values())
     foreign = {
-        row: [text for text in overrides if text.partition("=")[0] in known - own]
+        row: [text for text in overrides if set() < override_keys([text]) <= known - own]
         for row, own in keys.items()
     }
     return {row: texts for row, texts in foreign.items() if texts}
@@ -110,8 +114,8 @@ def plan_runs(
 
     Raises UserError if an override does not fit a row.
     """
-    if any(text.startswith("train.seed=") for text in overrides):
-        raise UserError("train.seed differs from run to run: give the number of seeds as --seeds")
+    reason = "differs from run to run: give the number of seeds as --seeds"
+    refuse_overrides(overrides, ["train.seed"], reason)
     runs = []
     for seed, row in product(range(1, seeds + 1), experiment.rows):
         own = [text for text in overrides if text not in foreign.get(row.name, ())]

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import torch
 
-from dynconv.config.recipe import BEAM_OPTIONS
+from dynconv.config import Recipe
+from dynconv.config.recipe import SEARCH_SETTINGS
+from dynconv.config.unused import find_unused
 from dynconv.decode.stepper import IncrementalStepper, RecomputingStepper
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import Measurement, median_and_range, paired_ratios, take_turns
@@ -42,8 +44,7 @@ def bench_decode(
         Measurement("translate", name, "forward", call=partial(search, make_stepper=stepper))
         for name, stepper in steppers.items()
     ]
-    settings = {name: getattr(config, name) for name in (*BEAM_OPTIONS, "batch_tokens")}
-    overrides = [f"decode.{name}={as_override(value)}" for name, value in settings.items()]
+    overrides = decode_overrides(recipe)
     options = ["--sentences", len(lines), "--rounds", rounds, "--checkpoint", checkpoint.path.name]
     command = ledger.command_line("bench", "decode", directory, *options, *overrides)
     what = f"{len(lines):,} test sentences translated with and without incremental state, in turns"
@@ -79,3 +80,13 @@ def bench_decode(
     equal = f"{numbers['equal']} of {len(lines)} translations are equal"
     say(f"ratio        {row('ratio')}    {equal}")
     say(f"written to {output}")
+
+
+def decode_overrides(recipe: Recipe) -> list[str]:
+    """Return the overrides with which a model of any recipe translates as it does by this one."""
+    unused = find_unused(recipe)
+    return [
+        f"decode.{name}={as_override(getattr(recipe.decode, name))}"
+        for name in (*SEARCH_SETTINGS, "batch_tokens")
+        if f"decode.{name}" not in unused
+    ]

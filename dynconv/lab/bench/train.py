@@ -12,6 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from dynconv.config import DataConfig, Recipe, load_recipe, run_name
+from dynconv.config.load import refuse_overrides
 from dynconv.errors import UserError
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import CpuClock
@@ -30,6 +31,8 @@ from dynconv.train.update import AUTOCAST_DTYPES, BatchLoss, backward
 
 COUNTED = 5
 """updates whose FLOPs are counted"""
+DECIDED = {"warmup": 0, "average_checkpoints": 0}
+"""entries of `train` that have this value in every measurement"""
 SIDE = 4096
 """rows of the square matrices whose product shows a CPU's peak; a GPU takes twice as many"""
 
@@ -51,6 +54,9 @@ def bench_train(
     output = ledger.output_path("bench-train", output)
     options = ["--updates", updates, *(["--synthetic", synthetic] if synthetic else [])]
     command = ledger.command_line("bench", "train", name, *overrides, *options)
+    keys = [f"train.{name}" for name in ("updates", *DECIDED)]
+    reason = "has no effect: only updates at full rate are measured, as many as --updates says"
+    refuse_overrides(overrides, keys, f"{reason}; leave it out")
     recipe = load_recipe(name, overrides)
     what = "training by one process: seconds of each part of an update, and its arithmetic"
     entry = ledger.new_entry(what, command, {}, seeds=[recipe.train.seed])
@@ -130,9 +136,7 @@ def train_briefly(
     training, because the times would then be of fewer updates.
     """
     last = WARMUP_UPDATES + updates
-    config = replace(
-        recipe.train, updates=last, validate_every=last, warmup=0, average_checkpoints=0
-    )
+    config = replace(recipe.train, updates=last, validate_every=last, **DECIDED)
     if signal := train(replace(recipe, train=config), run, watch):
         raise UserError(f"stopped by {signal.name}: nothing was measured, so run it again")
     resolved = read_recipe(run)

@@ -83,7 +83,9 @@ def choose_vocabulary(
     """Return kind and size of the vocabulary: requested, of `reuse`, or the defaults."""
     reused = Vocabularies.load(reuse) if reuse else None
     if reused and kind not in (None, reused.target.kind):
-        raise UserError(f"--vocabulary {kind} has no effect: {reuse} is not of {kind}")
+        raise UserError(
+            f"--vocabulary {kind} has no effect: {reuse} is not of {kind}; leave it out"
+        )
     chosen = reused.target.kind if reused else kind or DataConfig.vocabulary
     if vocab_size is None:
         return chosen, reused.sizes if reused else Seq2SeqConfig.vocab_size
