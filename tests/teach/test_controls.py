@@ -79,7 +79,7 @@ def test_lesson_07_still_defines_what_its_control_uses_and_says():
 
 
 def test_lesson_07_says_what_the_record_of_its_rates_says():
-    assert "lr" in signature(definitions("07_softmax")["fit"]).parameters
+    assert "lr" in signature(run_definitions("07_softmax")["fit"]).parameters
     record = ledger.read("controls-softmax-rates")["numbers"]
     assert len(record) == 2 * 4 * len(SOFTMAX_RATES) + 3 + 4
     bits = {what: run["bits"] for what, run in record.items()}

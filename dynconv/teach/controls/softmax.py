@@ -65,7 +65,7 @@ def three_digits(factors: list[float]) -> float:
 
 def rates() -> dict[str, Any]:
     """Return bits per letter of three seeds, and the growth of the stream, per rate."""
-    names = definitions("07_softmax", "novels")
+    names = run_definitions("07_softmax", "novels")
     stack: Any = names["LetterStack"]
     models: list[Any] = []
 
