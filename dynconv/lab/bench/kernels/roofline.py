@@ -63,7 +63,7 @@ def minimum_bytes(case: Case) -> dict[str, int]:
     return {"forward": 2 * x + sum(others), "backward": 3 * x + 2 * sum(others)}
 
 
-def count_operations(case: Case) -> dict[str, int]:
+def minimum_operations(case: Case) -> dict[str, int]:
     """Return the operations of each direction; a multiply-add counts as two.
 
     Each number of x takes K multiply-adds, including taps beyond the ends of the sentence, which
@@ -285,7 +285,7 @@ def predict_case(
     rows = {}
     for direction, launched in list_launches(case).items():
         total = sum(count_cycles(case, launch) for launch in launched)
-        counts = minimum_bytes(case)[direction], count_operations(case)[direction], total
+        counts = minimum_bytes(case)[direction], minimum_operations(case)[direction], total
         done = sum(tensor_core_operations(case, launch) for launch in launched)
         moved = counts[0] + extra_bytes(case, launched)
         seconds = moved / COPY, done / MMA or counts[1] / fma, total / (MULTIPROCESSORS * CLOCK)
