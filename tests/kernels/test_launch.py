@@ -406,7 +406,7 @@ def test_a_plan_is_made_once_for_each_shape_and_dtype():
         return launches.cumulative_mean(x, backward)
 
     kernels = call.Kernels(lambda launch, *given: launched.append((launch.kernel, *given)))
-    run = partial(call.operator(cumulative_mean), kernels)
+    run = partial(call.plan_runner(cumulative_mean), kernels)
     first, second = (torch.rand(2, 3, 8) for _ in range(2))
     for x in (first, second, first.double(), second[:, :2], first):
         out = run(x, False)
