@@ -432,7 +432,7 @@ X = torch.zeros(2, 4, 6)
         (lambda: ops.talk_conv(X, X[..., :3], None, max_left=-1, max_right=0), "max_left -1"),
         (lambda: ops.talk_conv(X, X[:1, :, :3], None, max_left=1, max_right=0), "left .* fit"),
         (lambda: ops.implementations("mean"), "'mean': there are depthwise_conv, light_conv"),
-        (lambda: ops.implementations("talk"), "'talk': did you mean talk_conv?"),
+        (lambda: ops.implementations("talkconv"), "'talkconv': did you mean talk_conv?"),
     ],
 )
 def test_bad_input_is_named(call, words):
