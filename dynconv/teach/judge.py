@@ -233,11 +233,11 @@ def describe_difference(
     if isinstance(right, list):
         pairs = enumerate(zip(mine, right, strict=False))
         at = next((i for i, (a, b) in pairs if a != b), min(len(mine), len(right)))
-        return f"values differ first at [{at}]: mine {shorten(mine)}, right {shorten(right)}"
+        return f"values differ first at [{at}]: mine {short_repr(mine)}, right {short_repr(right)}"
     return f"{what or 'the value differs'}: mine {mine:.6g}, right {right:.6g}"
 
 
-def shorten(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """Return the repr, at most 60 characters of it."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -17,7 +17,7 @@ from dynconv.teach.judge import (
     judge,
     labelled,
     require_type_of,
-    shorten,
+    short_repr,
 )
 from dynconv.text.lines import Row
 from dynconv.text.sets.steps import fits
@@ -89,7 +89,7 @@ class Ring:
 
         def send(part: Tensor) -> None:
             if not isinstance(part, Tensor):
-                raise Wrong(f"it sends {shorten(part)}, not a tensor")
+                raise Wrong(f"it sends {short_repr(part)}, not a tensor")
             self.sent[rank] += part.numel()
             self.queues[(rank + 1) % self.size].put(part.detach().clone())
 
@@ -144,7 +144,7 @@ def cleaned(mine: Callable[[Sequence[Row], int, float], Sequence[Row]]) -> None:
         kept = list(kept) if isinstance(kept, tuple | Iterator) else kept
         for pair in kept if isinstance(kept, list) else []:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
-                raise Wrong(f"it returns {shorten(kept)}, not a list of pairs (source, target)")
+                raise Wrong(f"it returns {short_repr(kept)}, not a list of pairs (source, target)")
         return [tuple(pair) for pair in kept] if isinstance(kept, list) else kept
 
     def right(pairs: list[Row], longest: int, ratio: float) -> list[Row]:

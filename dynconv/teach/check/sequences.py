@@ -11,7 +11,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from dynconv.layers.attention import attend
 from dynconv.ops.shapes import split_heads
-from dynconv.teach.judge import Wrong, attempt, describe_type, judge, label_sizes, shorten
+from dynconv.teach.judge import Wrong, attempt, describe_type, judge, label_sizes, short_repr
 
 Place = tuple[int, int]
 """a place in the data: (epoch, batches of it that are done)"""
@@ -58,7 +58,9 @@ def resumable(mine: Callable[..., Iterator[tuple[list[int], Place]]]) -> None:
         pairs = attempt(lambda: list(islice(stream, count)))
         for pair in pairs:
             if not isinstance(pair, tuple | list) or [*map(np.ndim, pair)] != [1, 1]:
-                raise Wrong(f"it yields {shorten(pair)}, not (indices of a batch, the place after)")
+                raise Wrong(
+                    f"it yields {short_repr(pair)}, not (indices of a batch, the place after)"
+                )
         return [([int(i) for i in indices], tuple(after)) for indices, after in pairs]
 
     stream = take(100, (0, 0))
