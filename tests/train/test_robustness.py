@@ -127,6 +127,14 @@ def test_two_trainings_in_one_directory(tmp_path):
         pass
 
 
+def test_a_training_that_fails_at_once_leaves_no_folder(tmp_path):
+    (tmp_path / "mine").mkdir()
+    for run in ("runs/first", "mine/first"):
+        with pytest.raises(UserError), folder_lock(tmp_path / run):
+            raise UserError("no corpus")
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
+
+
 def test_a_killed_process_leaves_no_lock(tmp_path):
     code = f"""
 import os, signal
