@@ -44,9 +44,9 @@ def surprisal(
     device = next(model.parameters()).device
     model.eval()
     for windows in batch_by_length(lengths, max(batch_tokens, int(lengths.max(initial=0)))):
-        ids, padding = pad([stream[first[i] : end[i] + 1] for i in windows])
+        ids, pad_mask = pad([stream[first[i] : end[i] + 1] for i in windows])
         unscored = torch.from_numpy((start - first)[windows])
-        scored = ~padding[:, 1:] & (torch.arange(ids.shape[1] - 1) >= unscored[:, None])
+        scored = ~pad_mask[:, 1:] & (torch.arange(ids.shape[1] - 1) >= unscored[:, None])
         hidden = model.hidden_states(ids[:, :-1].to(device))[scored.to(device)]
         where = np.concatenate([np.arange(start[i], end[i]) for i in windows])
         nats[where] = model.nll(hidden, ids[:, 1:][scored].to(device)).double().cpu().numpy()

@@ -33,7 +33,7 @@ class LanguageModeling(Task[LanguageModel]):
     def loss(self, model: LanguageModel, batch: Batch) -> Tensor:
         """Return the cross-entropy; the adaptive softmax does not support label smoothing."""
         hidden = model.hidden_states(batch.prefix).flatten(0, 1)  # (B * T, C)
-        return model.output.loss(hidden.index_select(0, batch.real), batch.target)
+        return model.output.loss(hidden.index_select(0, batch.target_positions), batch.target)
 
     def training_examples(self, corpus: PreparedCorpus) -> Excerpts:
         return Excerpts.from_corpus(corpus, self.recipe.data.block_size)

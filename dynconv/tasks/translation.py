@@ -38,9 +38,10 @@ class Translation(Task[Translator]):
         Padding is removed before the projection to the vocabulary, the most expensive part.
         """
         smoothing = self.recipe.train.label_smoothing if model.training else 0.0
-        memory = model.encode(batch.source, batch.source_pad)
+        memory = model.encode(batch.source, batch.source_pad_mask)
         hidden = model.hidden_states(batch.prefix, memory).flatten(0, 1)  # (B * T, C)
-        hidden = hidden.index_select(0, batch.real)  # backward faster than by hidden[batch.real]
+        # Its backward is faster than the one of hidden[batch.target_positions].
+        hidden = hidden.index_select(0, batch.target_positions)
         return projected_loss(hidden, model.output, batch.target, smoothing)
 
     @property
@@ -68,7 +69,7 @@ class Translation(Task[Translator]):
         return EncodedSplit(pairs, [line for _, _, line in kept])
 
     def greedy_outputs(self, model: Translator, batch: Batch) -> list[list[int]]:
-        return greedy(model, batch.source, batch.source_pad)
+        return greedy(model, batch.source, batch.source_pad_mask)
 
     def score_outputs(
         self, loss: float, outputs: list[list[int]], split: EncodedSplit, vocabularies: Vocabularies
