@@ -42,7 +42,8 @@ class Translation(Task[Translator]):
         hidden = model.hidden_states(batch.prefix, memory).flatten(0, 1)  # (B * T, C)
         # Its backward is faster than the one of hidden[batch.target_positions].
         hidden = hidden.index_select(0, batch.target_positions)
-        return projected_loss(hidden, model.output, batch.target, smoothing)
+        output = model.output
+        return projected_loss(hidden, batch.target, output.weight, output.bias, smoothing)
 
     @property
     def languages(self) -> tuple[str, str]:
