@@ -8,7 +8,7 @@ import re
 from dataclasses import field
 from typing import Any
 
-from dynconv.errors import UserError, nearest, quoted
+from dynconv.errors import UserError, name_hint, quoted
 from dynconv.schema import checked_dataclass
 
 
@@ -81,6 +81,6 @@ class Experiment:
         rows = {row.name: row for row in self.rows}
         if name not in rows:
             raise UserError(
-                f"no row {quoted(name)} in {self.source}; {nearest(name, rows, 'there are')}"
+                f"no row {quoted(name)} in {self.source}; {name_hint(name, rows, 'there are')}"
             )
         return rows[name]

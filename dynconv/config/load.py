@@ -15,7 +15,7 @@ from dynconv.config.recipe import LANGUAGE_DEFAULTS, Recipe
 from dynconv.config.sizes import drop_inherited_sizes
 from dynconv.config.tree import Tree, flatten, merge, parse_overrides
 from dynconv.config.unused import find_unused
-from dynconv.errors import UserError, nearest, quoted, shorten
+from dynconv.errors import UserError, name_hint, quoted, shorten
 from dynconv.schema import validated
 from dynconv.yaml12 import as_override, dump_yaml
 
@@ -115,7 +115,7 @@ def model_class(tree: Any, where: str) -> type:
     if name is None:
         return Seq2SeqConfig
     if not isinstance(name, str) or name not in MODEL_CONFIGS:
-        hint = nearest(str(name), MODEL_CONFIGS, "there are")
+        hint = name_hint(str(name), MODEL_CONFIGS, "there are")
         raise UserError(f"{where}: model.architecture {quoted(name)} is not known; {hint}")
     return MODEL_CONFIGS[name]
 

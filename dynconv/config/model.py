@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from dynconv.choices import DEFAULT_ARCHITECTURE, Normalization
 from dynconv.config.stack import ConvStackConfig, StackConfig, per_layer
-from dynconv.errors import nearest, quoted
+from dynconv.errors import name_hint, quoted
 from dynconv.models.mixers import require_mixer
 from dynconv.number_checks import check_heads
 from dynconv.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass
@@ -77,8 +77,8 @@ class MixerModelConfig(Architecture):
     def __post_init__(self) -> None:
         for mixer in self.mixers:
             for option in require_mixer(mixer).options.keys() - OPTIONS:
-                known = nearest(option, OPTIONS, "there are")
-                raise ValueError(f"mixer {mixer}: option {quoted(option)} is not known; {known}")
+                hint = name_hint(option, OPTIONS, "there are")
+                raise ValueError(f"mixer {mixer}: option {quoted(option)} is not known; {hint}")
         if "heads" in self.used_options:
             check_heads(self.heads, self.channels)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from dynconv.errors import UserError, nearest, quoted
+from dynconv.errors import UserError, name_hint, quoted
 
 if TYPE_CHECKING:
     from torch import nn
@@ -65,8 +65,8 @@ def register_mixer(
     Raises ValueError if the name is taken, or there is no such size_key.
     """
     if size_key not in (None, *SIZE_KEYS):
-        there_are = nearest(str(size_key), SIZE_KEYS, "there are")
-        raise ValueError(f"mixer {name}: size_key {quoted(size_key)} is not known; {there_are}")
+        hint = name_hint(str(size_key), SIZE_KEYS, "there are")
+        raise ValueError(f"mixer {name}: size_key {quoted(size_key)} is not known; {hint}")
     if name in MIXERS:
         raise ValueError(f"mixer {name} is already registered")
 
@@ -80,7 +80,9 @@ def register_mixer(
 def require_mixer(name: str) -> Mixer:
     """Return the mixer registered under a name. Raises ValueError for an unknown one."""
     if name not in MIXERS:
-        raise ValueError(f"mixer {quoted(name)} is not known; {nearest(name, MIXERS, 'there are')}")
+        raise ValueError(
+            f"mixer {quoted(name)} is not known; {name_hint(name, MIXERS, 'there are')}"
+        )
     return MIXERS[name]
 
 

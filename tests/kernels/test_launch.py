@@ -16,7 +16,7 @@ from conftest import gpu_record
 from helpers.operators import operators_with
 
 from dynconv import ops, paths
-from dynconv.dtypes import accumulator
+from dynconv.dtypes import accumulator_dtype
 from dynconv.errors import UserError
 from dynconv.kernels.compiler import cached_library
 from dynconv.kernels.cuda import build, call, grids, launches, plan
@@ -48,7 +48,7 @@ def names_of(dtype: torch.dtype, R: int, architecture: int) -> dict[str, set[str
     B, T, H, K = 1, 16, 2, 3
     x = contiguous_array((B, T, H * R), dtype)
     dynamic = contiguous_array((B, T, H, K), dtype)
-    left = contiguous_array((B, T, H), accumulator(dtype))
+    left = contiguous_array((B, T, H), accumulator_dtype(dtype))
     plans = [
         launches.conv_softmax(x, dynamic, None, 0.0, 1),
         launches.conv_softmax_backward(x, x, dynamic, None, 0.0, 1),

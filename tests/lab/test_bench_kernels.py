@@ -19,7 +19,7 @@ from dynconv.lab import simulate
 from dynconv.lab.bench import implementations
 from dynconv.lab.bench.cases import Case, Shape, draw_inputs, dtype_name
 from dynconv.lab.bench.kernels import baselines, bench, correctness, gpu_bench, gpu_clock, roofline
-from dynconv.lab.bench.kernels.gpu_bench import GpuBench
+from dynconv.lab.bench.kernels.gpu_bench import GpuBench, References, make_row
 from dynconv.lab.bench.measure import CpuClock, Measurement, measure
 from dynconv.lab.simulate import nvdisasm, nvrtc
 
@@ -428,12 +428,6 @@ def test_what_fails_becomes_a_note(error, note, fails_at, monkeypatch):
     assert wrong.note == "WRONG" and wrong.times == []
 
 
-def gpu_bench_of(copied: float, attention_ms: float) -> GpuBench:
-    made = GpuBench(OnCpu(), None, 2)
-    made.copied, made.attention = copied, {"forward": attention_ms}
-    return made
-
-
 def test_a_row_has_its_ratios():
     case = Case("light_conv", 3, F32, SMALL)
     floor = {"bytes": 10**9, "floor_us": 1000.0}
@@ -441,13 +435,14 @@ def test_a_row_has_its_ratios():
         "light_conv", "cuda", "forward", right=True, error=1e-7, peak=2 * case.x_bytes
     )
     run.times = [0.001, 0.002, 0.009]
-    row = gpu_bench_of(2000.0, 8.0).row(case, run, floor, 3.0)
+    references = References(2000.0, {"forward": 8.0})
+    row = make_row(case, run, references, floor, 3.0)
     assert row["ms"] == 2 and row["gb_per_s"] == 500 and row["copy_share"] == 0.25
     assert row["times_floor"] == 2 and row["attention_by_this"] == 4 and row["eager_by_this"] == 1.5
     assert row["rounds"] == 3 and row["right"] and row["operator"] == "light_conv"
     assert row["peak"] == 2
     run = Measurement("light_conv", "cuda", "forward", right=False, error=nan, note="WRONG")
-    row = gpu_bench_of(2000.0, 8.0).row(case, run, floor)
+    row = make_row(case, run, references, floor)
     row = json.loads(json.dumps(row, allow_nan=False))
     assert row["ms"] is None and row["copy_share"] is None and row["error"] == "nan"
 
@@ -459,7 +454,8 @@ def test_tables_are_100_columns_wide():
     small = Measurement(case.operator, "cuda", "forward", right=False, error=nan, note="WRONG")
     small.times = [2e-6]
     floor = {"bytes": 10**7, "floor_us": 0.1}
-    rows = [gpu_bench_of(4300.0, 700.0).row(case, one, floor, 1e-3) for one in (run, small)]
+    references = References(4300.0, {"forward": 700.0})
+    rows = [make_row(case, one, references, floor, 1e-3) for one in (run, small)]
     text = bench.operator_table(rows)
     assert width(text) <= 100
     assert all(part in text for part in ("a reason", "channels_last  backward", "nan", "WRONG"))
@@ -543,10 +539,10 @@ def test_a_kernel_that_does_not_compile_is_counted(tmp_path, monkeypatch):
 def test_what_is_measured_is_kept_when_the_rest_is_not(tmp_path, monkeypatch):
     measure_operator = GpuBench.measure_operator
 
-    def stop(self, case):
+    def stop(self, case, references):
         if case.shape.T == 9:
             raise KeyboardInterrupt
-        return measure_operator(self, case)
+        return measure_operator(self, case, references)
 
     monkeypatch.setattr(GpuBench, "measure_operator", stop)
     with pytest.raises(KeyboardInterrupt):
@@ -594,7 +590,7 @@ def test_pytorch_compiles_once_per_operator_and_dtype(monkeypatch):
         (5, F32, []),
         (3, F64, ["forward", "backward"]),
     ):
-        rows = one.measure_operator(Case("light_conv", K, dtype, SMALL))
+        rows = one.measure_operator(Case("light_conv", K, dtype, SMALL), References())
         found = [row for row in rows if row["impl"] == "compiled"]
         assert [row["direction"] for row in found] == directions
         assert all(row["ms"] > 0 for row in found)

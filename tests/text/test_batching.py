@@ -49,9 +49,9 @@ def test_collate_pads_and_shifts():
     assert batch.source.tolist() == [[5, 6, EOS], [5, EOS, PAD]]
     assert batch.prefix.tolist() == [[EOS, 7, PAD], [EOS, 8, 9]]
     assert batch.target.tolist() == [7, EOS, 8, 9, EOS]
-    assert batch.real.tolist() == [0, 1, 3, 4, 5]
-    assert batch.source_pad.dtype == torch.bool
-    assert batch.source_pad.tolist() == [[False] * 3, [False, False, True]]
+    assert batch.target_positions.tolist() == [0, 1, 3, 4, 5]
+    assert batch.source_pad_mask.dtype == torch.bool
+    assert batch.source_pad_mask.tolist() == [[False] * 3, [False, False, True]]
     assert all(part.dtype == torch.int64 for part in (batch.source, batch.prefix, batch.target))
 
 
@@ -81,5 +81,5 @@ def test_a_batch_of_no_pair_is_refused():
 def test_an_unpadded_batch_predicts_every_position():
     ids = torch.randint(3, 250, (2, 5))
     batch = Batch.unpadded(ids, ids)
-    assert batch.real.tolist() == list(range(10)) and len(batch.target) == 10
-    assert not batch.source_pad.any()
+    assert batch.target_positions.tolist() == list(range(10)) and len(batch.target) == 10
+    assert not batch.source_pad_mask.any()

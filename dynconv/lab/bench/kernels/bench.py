@@ -12,7 +12,7 @@ from textwrap import wrap
 import torch
 
 from dynconv.dtypes import dtype_name
-from dynconv.errors import UserError, nearest, quoted
+from dynconv.errors import UserError, name_hint, quoted
 from dynconv.kernels.cuda import build
 from dynconv.kernels.cuda.plan import CUDA_TYPES
 from dynconv.lab import ledger
@@ -42,7 +42,7 @@ def make_cases(
     for kind, names, known in (("operator", operators, OPERATORS), ("dtype", dtypes, DTYPES)):
         for name in names:
             if name not in known:
-                hint = nearest(name, known, "there are")
+                hint = name_hint(name, known, "there are")
                 raise UserError(f"no {kind} {quoted(name)} here; {hint}")
     for K in sizes:
         if not K.isdecimal() or int(K) < 3 or int(K) % 2 == 0:
