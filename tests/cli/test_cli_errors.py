@@ -264,9 +264,9 @@ train tiny.yaml --run r lr | 'lr'
 train tiny.yaml --run r train.lr=[ | train.lr=[
 train help-de-en-dynamc --run r | did you mean
 train wu2019-table6:nothing --run r | nothing
-plan nowhere | nowhere
-plan broken.yaml | broken.yaml
-plan tiny.yaml train.lr=fast | fast
+estimate nowhere | nowhere
+estimate broken.yaml | broken.yaml
+estimate tiny.yaml train.lr=fast | fast
 experiment nowhere | nowhere
 experiment broken.yaml | broken.yaml
 experiment tiny.yaml | tiny.yaml
@@ -337,9 +337,9 @@ generate language-run --seed x | x
 evaluate tiny-run --beam 0 | 0
 score one | REFERENCES
 plot | RUN
-plan tiny.yaml --memory -1 | -1
-plan tiny.yaml --memory nan | nan
-plan tiny.yaml --gpus 0 | 0
+estimate tiny.yaml --memory -1 | -1
+estimate tiny.yaml --memory nan | nan
+estimate tiny.yaml --gpus 0 | 0
 experiment wu2019-table6 --seeds 0 | 0
 data nothing | nothing
 data prepare text --vocabulary letters | letters
