@@ -1,4 +1,4 @@
-"""`dynconv plan`: estimates the parameters, memory, updates and hours of a training run.
+"""`dynconv estimate`: works out the parameters, memory, updates and hours of a training run.
 
 To estimate the memory on one GPU, one batch runs forward and backward on fake tensors
 (gpu_memory.py). This needs no GPU.

@@ -13,7 +13,7 @@ checkpoints/        see `dynconv.train.checkpoint`
 not-finite-*.json   the sentences of an update whose loss or gradient was not finite
 curves.png          drawn by `dynconv plot`
 SPLIT.scores.json, SPLIT.hypotheses.txt     see `dynconv.train.trained`
-trial.json, ablation.json                   see `dynconv.lab.tune`, `dynconv.lab.ablate.run`
+trial.json, results.json                    see `dynconv.lab.tune`, `dynconv.lab.experiment.run`
 """
 
 import json

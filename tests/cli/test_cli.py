@@ -25,7 +25,7 @@ from helpers.forked import Forked, execute
 from helpers.ranks import TRAIN, start_training
 
 from dynconv import cli
-from dynconv.cli import plan
+from dynconv.cli import estimate
 from dynconv.cli.packages import explain_missing, how_to_install
 from dynconv.config import load_recipe
 from dynconv.score.metric import METRICS
@@ -163,23 +163,25 @@ def test_prepare_a_shipped_corpus_by_name(tmp_path, monkeypatch, capsys):
     assert "its languages are not known" in fails(capsys, "data", "prepare", tmp_path)
 
 
-def test_plan_prints_every_row_and_refuses_a_negative_memory(recipe_file, capsys):
+def test_estimate_prints_every_row_and_refuses_a_negative_memory(recipe_file, capsys):
     assert (
-        cli.main(["plan", str(recipe_file), "--gpus", "2", "--memory", "1", "--tokens-per-s", "9"])
+        cli.main(
+            ["estimate", str(recipe_file), "--gpus", "2", "--memory", "1", "--tokens-per-s", "9"]
+        )
         == 0
     )
     said = capsys.readouterr().out
     for row in ("parameters", "optimizer", "activations", "one update", "epoch", "hours"):
         assert f"\n{row} " in f"\n{said}"
     assert "--memory: -1 must be a number above 0" in fails(
-        capsys, "plan", recipe_file, "--memory", "-1"
+        capsys, "estimate", recipe_file, "--memory", "-1"
     )
 
 
-def test_a_long_plan_says_that_it_is_at_work(recipe_file, capsys, monkeypatch):
-    monkeypatch.setattr(plan, "PATIENCE", 0.0)
-    assert cli.main(["plan", str(recipe_file), "--memory", "0.1"]) == 0
-    assert capsys.readouterr().err.strip() == plan.WAITING
+def test_a_long_estimate_says_that_it_is_at_work(recipe_file, capsys, monkeypatch):
+    monkeypatch.setattr(estimate, "PATIENCE", 0.0)
+    assert cli.main(["estimate", str(recipe_file), "--memory", "0.1"]) == 0
+    assert capsys.readouterr().err.strip() == estimate.WAITING
 
 
 def test_translate_reads_stdin_and_writes_a_line_for_each_line(run):
@@ -439,12 +441,12 @@ def test_every_module_that_the_package_imports_is_in_a_package_that_it_declares(
 
 def test_a_command_that_misses_a_module(recipe_file, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "yaml", None)  # importing it raises ModuleNotFoundError
-    assert "yaml is not installed: pip install pyyaml" in fails(capsys, "plan", recipe_file)
+    assert "yaml is not installed: pip install pyyaml" in fails(capsys, "estimate", recipe_file)
 
 
 def test_help_names_a_default_once(capsys):
     with pytest.raises(SystemExit):
-        cli.main(["plan", "--help"])
+        cli.main(["estimate", "--help"])
     assert "default: 80, that" not in " ".join(capsys.readouterr().out.split())
 
 

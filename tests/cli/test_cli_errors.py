@@ -264,28 +264,28 @@ train tiny.yaml --run r lr | 'lr'
 train tiny.yaml --run r train.lr=[ | train.lr=[
 train help-de-en-dynamc --run r | did you mean
 train wu2019-table6:nothing --run r | nothing
-plan nowhere | nowhere
-plan broken.yaml | broken.yaml
-plan tiny.yaml train.lr=fast | fast
-ablate nowhere | nowhere
-ablate broken.yaml | broken.yaml
-ablate tiny.yaml | tiny.yaml
-ablate wu2019-table6 train.seed=3 | train.seed
-ablate wu2019-table6 --output nowhere/out.json | nowhere
-ablate --list nowhere | name nowhere has no effect
-ablate table.yaml --run r --output tiny-run/environment.json | environment.json: already exists
-ablate table.yaml --run r --output tiny-run/log.jsonl | log.jsonl: already exists
-ablate table.yaml --run r --output tiny-run/checkpoints/000001/state.pt | state.pt: already exists
-ablate table.yaml --run r --output one | one: already exists
-ablate table.yaml --run r --output mine.json | mine.json: already exists
-ablate table.yaml --run r --output photo.json | photo.png: already exists
+estimate nowhere | nowhere
+estimate broken.yaml | broken.yaml
+estimate tiny.yaml train.lr=fast | fast
+experiment nowhere | nowhere
+experiment broken.yaml | broken.yaml
+experiment tiny.yaml | tiny.yaml
+experiment wu2019-table6 train.seed=3 | train.seed
+experiment wu2019-table6 --output nowhere/out.json | nowhere
+experiment --list nowhere | name nowhere has no effect
+experiment table.yaml --run r --output tiny-run/environment.json | environment.json: already exists
+experiment table.yaml --run r --output tiny-run/log.jsonl | log.jsonl: already exists
+experiment table.yaml --run r --output tiny-run/checkpoints/000001/state.pt | state.pt: already
+experiment table.yaml --run r --output one | one: already exists
+experiment table.yaml --run r --output mine.json | mine.json: already exists
+experiment table.yaml --run r --output photo.json | photo.png: already exists
 tune tiny.yaml --run r --output mine.json | mine.json: already exists
 tune tiny.yaml --run mine --space rates.yaml --output out.json | trials.log: no log of trials
 tune tiny.yaml --run r --space space.yaml --output out.json | settings is empty
 tune tiny.yaml --run r --space choices.yaml --output out.json | settings.train.lr is empty
 bench train tiny.yaml --output tiny-run/recipe.yaml | recipe.yaml: already exists
 bench ops --output two | two: already exists
-ablate table.yaml data.corpus=corpora/untested --run r --output out.json | no test.de
+experiment table.yaml data.corpus=corpora/untested --run r --output out.json | no test.de
 data fetch nothing | nothing
 data prepare nothing | nothing
 data prepare text | languages
@@ -337,10 +337,10 @@ generate language-run --seed x | x
 evaluate tiny-run --beam 0 | 0
 score one | REFERENCES
 plot | RUN
-plan tiny.yaml --memory -1 | -1
-plan tiny.yaml --memory nan | nan
-plan tiny.yaml --gpus 0 | 0
-ablate wu2019-table6 --seeds 0 | 0
+estimate tiny.yaml --memory -1 | -1
+estimate tiny.yaml --memory nan | nan
+estimate tiny.yaml --gpus 0 | 0
+experiment wu2019-table6 --seeds 0 | 0
 data nothing | nothing
 data prepare text --vocabulary letters | letters
 data prepare text --vocab-size 0 | 0
@@ -363,7 +363,7 @@ def fails_in_one_line(command: str, word: str, workplace, monkeypatch, capsys) -
     output, error = capsys.readouterr()
     assert error.startswith("dynconv: ") and error.count("\n") == 1, error
     assert word in error and len(error) < 1000, error
-    assert output == "" or command.startswith("ablate")
+    assert output == "" or command.startswith("experiment")
     assert snapshot(workplace) == before and sorted(workplace.rglob("*")) == folders
 
 

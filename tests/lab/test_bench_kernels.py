@@ -34,17 +34,17 @@ def width(text: str) -> int:
 
 
 @pytest.mark.skipif(bool(nvrtc.why_unavailable()), reason=str(nvrtc.why_unavailable()))
-def test_the_plan_of_two_shapes(tmp_path, capsys):
-    path = tmp_path / "plan.json"
+def test_the_prediction_of_two_shapes(tmp_path, capsys):
+    path = tmp_path / "predicted.json"
     shapes = ["--shapes", "10x1000x1024x16", "112x32x1024x16"]
     chosen = ["--dtypes", "bfloat16", "--operators", "light_conv,talk_conv", "--kernel-sizes", "31"]
-    assert cli.main(["bench", "kernels", "--plan", *shapes, *chosen, "--output", str(path)]) == 0
+    assert cli.main(["bench", "kernels", "--predict", *shapes, *chosen, "--output", str(path)]) == 0
     text, error = capsys.readouterr()
     assert error == "" and width(text.removesuffix(f"{path}\n")) <= 100
     assert "Expected on an H200, not measured" in text and str(path) in text.splitlines()[-1]
 
     report = json.loads(path.read_text())
-    assert report["command"].startswith("dynconv bench kernels --plan --shapes 10x1000x1024x16 112")
+    assert report["command"].startswith("dynconv bench kernels --predict --shapes 10x1000x1024x16")
     assert report["versions"]["nvrtc"] == nvrtc.version() and "H200" in report["what"]
     assert report["device"] == "NVIDIA H200, as assumed"  # not the machine that worked it out
     assert len(report["numbers"]["rows"]) == 2 * 2 * 2
@@ -202,7 +202,7 @@ def fails(capsys, options: list[str]) -> str:
 
 @pytest.mark.parametrize(
     ("module", "options", "remedy"),
-    [(build, [], "--plan predicts their times"), (nvrtc, ["--plan"], "cannot be compiled")],
+    [(build, [], "--predict estimates their times"), (nvrtc, ["--predict"], "cannot be compiled")],
     ids=["GPU", "NVRTC"],
 )
 def test_what_is_missing_is_named_with_its_remedy(module, options, remedy, monkeypatch, capsys):
@@ -233,7 +233,7 @@ def test_what_is_missing_is_named_with_its_remedy(module, options, remedy, monke
 )
 def test_mistakes_are_reported_in_one_line(option, value, words, capsys, monkeypatch):
     monkeypatch.setattr(nvrtc, "why_unavailable", lambda: None)
-    error = fails(capsys, ["--plan", option, value])
+    error = fails(capsys, ["--predict", option, value])
     assert all(word in error for word in words)
 
 
@@ -569,7 +569,7 @@ def test_the_default_shapes_keep_ten_sentences(monkeypatch):
         (10, 10), (10, 100), (10, 1000), (10, 10_000), (112, 32)
     }  # fmt: skip
     assert {s.T for s in shapes if s.C == 512} == {32} and len(cases) == 6 * 2 * 4 * 2
-    assert given["rounds"] == 30 and given["plan"] is False and given["output"] is None
+    assert given["rounds"] == 30 and given["predict"] is False and given["output"] is None
 
 
 def test_attention_says_how_it_was_made():

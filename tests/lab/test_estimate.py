@@ -1,4 +1,4 @@
-"""`dynconv plan`: the memory it predicts is what PyTorch allocates, and its sums are right."""
+"""`dynconv estimate`: the memory it predicts is what PyTorch allocates, and its sums are right."""
 
 from contextlib import nullcontext
 from dataclasses import replace

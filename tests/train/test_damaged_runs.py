@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save
 
 from dynconv import cli
 from dynconv.config import DataConfig, Recipe, Seq2SeqConfig, StackConfig, TrainConfig, dump_recipe
-from dynconv.lab.ablate.run import Run
+from dynconv.lab.experiment.run import Run
 from dynconv.schema_errors import field_types
 from dynconv.text import encode_corpus, open_prepared
 from dynconv.train import loop, train
@@ -282,9 +282,9 @@ def test_a_damaged_environment_json(trained, run, content, capsys):
     "content",
     ["7", "[]", "{", '{"score": "x"}', '{"score": null}', '{"starts": [-1]}', '{"metrics": 1}'],
 )
-def test_a_damaged_ablation_json(tmp_path, content):
-    (tmp_path / "ablation.json").write_text(content)
-    with pytest.raises(ValueError, match=r"ablation\.json: .*: remove it, and the row is scored"):
+def test_damaged_results_of_an_experiment(tmp_path, content):
+    (tmp_path / "results.json").write_text(content)
+    with pytest.raises(ValueError, match=r"results\.json: .*: remove it, and the row is scored"):
         assert Run("row", 1, None, tmp_path).results
 
 

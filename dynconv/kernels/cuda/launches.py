@@ -35,7 +35,8 @@ from dynconv.kernels.cuda.plan import (
 
 MIN_TENSOR_CORE_PRODUCTS = 2**25
 """the fewest products for which DynamicConv's gradients use tensor cores: with fewer, their extra
-launch would cost more than they save, as `dynconv bench kernels --plan` counts it; not measured"""
+launch would cost more than they save, as `dynconv bench kernels --predict` counts it (not
+measured)"""
 
 
 def conv(x: Array, weight: Array, pad_left: int) -> LaunchPlan:

@@ -64,23 +64,23 @@ def bench_kernels(
     kernel_sizes: Sequence[str],
     *,
     rounds: int,
-    plan: bool,
+    predict: bool,
     output: Path | None,
     say: Callable[[str], None],
 ) -> int:
-    """Measure the kernels, or predict them without a GPU (`plan`); return how many are wrong."""
+    """Measure the kernels, or predict them without a GPU (`predict`); return how many are wrong."""
     operators = operators or OPERATORS
     cases = make_cases(shapes, dtypes, operators, kernel_sizes)
     options = ["--shapes", *shapes, "--dtypes", *dtypes, "--operators", *operators]
     options += ["--kernel-sizes", *kernel_sizes, "--rounds", rounds]
-    command = ledger.command_line("bench", "kernels", *(["--plan"] if plan else []), *options)
-    if plan:
+    command = ledger.command_line("bench", "kernels", *(["--predict"] if predict else []), *options)
+    if predict:
         for text in predict_cases(cases, command, output):
             say(text)
         return 0
     if reason := build.why_unavailable():
         raise UserError(
-            f"no CUDA kernels here: {reason}; without a GPU, --plan predicts their times"
+            f"no CUDA kernels here: {reason}; --predict estimates their times without a GPU"
         )
     gpu_bench = GpuBench(GpuClock(), torch.ops.dynconv, rounds)
     return measure_cases(gpu_bench, cases, command, output, say)
