@@ -1,7 +1,10 @@
-"""Translates names and spellings of version 0.1, and settings that were renamed since."""
+"""Translates names and spellings of version 0.1, and settings that changed since."""
 
+from dataclasses import replace
 from typing import Any
 
+from dynconv.config.model import MixerModelConfig
+from dynconv.config.recipe import Recipe
 from dynconv.config.sizes import drop_untaken_size, find_stacks
 from dynconv.config.tree import Tree
 from dynconv.models.mixers import SIZE_KEYS
@@ -49,3 +52,21 @@ def split_kernels(tree: Tree) -> None:
                 stack["kernel_size"] = kernel
             else:
                 stack |= {size: drop_untaken_size(stack, size, kernel) for size in SIZE_KEYS}
+
+
+def split_normalize(recipe: Recipe, tree: Tree) -> Recipe:
+    """Return the recipe of a tree with `divide_by_reach` as `normalize: none` once set it.
+
+    Where a tree does not state `divide_by_reach`, none leaves the sums of TaLK undivided.
+    """
+    model = recipe.model
+    if (
+        isinstance(model, MixerModelConfig)
+        and model.normalize == "none"
+        and "divide_by_reach" in model.used_options
+        and "divide_by_reach" not in tree["model"]
+    ):
+        normalize = model.normalize if "normalize" in model.used_options else type(model).normalize
+        model = replace(model, divide_by_reach=False, normalize=normalize)
+        return replace(recipe, model=model)
+    return recipe

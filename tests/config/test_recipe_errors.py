@@ -295,6 +295,23 @@ def test_the_old_names_of_settings_are_still_read(tmp_path):
     assert (table.metric_in_words, table.laptop.metric_in_words) == ("B", "D")
 
 
+def test_normalize_none_still_leaves_the_sums_of_talk_undivided(tmp_path):
+    """It meant this for TaLK, and for LightConv and DynamicConv that kernels stay as drawn."""
+
+    def both(encoder: str, normalize: str) -> tuple[str, bool]:
+        stacks = f"encoder: {encoder}, decoder: {{layers: 2, mixer: talk, reach: 3}}"
+        recipe = loaded(tmp_path, f"model: {{{stacks}, normalize: {normalize}}}")
+        assert loaded(tmp_path, dump_recipe(recipe)) == recipe
+        return recipe.model.normalize, recipe.model.divide_by_reach
+
+    talk = "{layers: 2, mixer: talk, reach: 3}"
+    assert both(talk, "none") == ("softmax", False)
+    assert both(talk, "softmax") == ("softmax", True)
+    assert both("{layers: 2, mixer: light, kernel_size: 3}", "none") == ("none", False)
+    with pytest.raises(UserError, match="model.normalize none has no effect"):
+        load_recipe("help-de-en-talk", ["model.normalize=none", "model.divide_by_reach=true"])
+
+
 def test_the_order_of_overrides_does_not_matter_to_a_new_architecture():
     overrides = ["model.embedding=8", "model.architecture=convs2s", "model.vocab_size=300"]
     recipes = [load_recipe("help-de-en-dynamic", order) for order in permutations(overrides)]

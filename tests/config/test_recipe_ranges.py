@@ -90,7 +90,7 @@ UNREAD = [
     ("help-de-en-attention", "model.weight_dropout=0.1", "no mixer of this model reads it"),
     ("help-de-en-dense", "model.input_dropout=0.1", "no mixer of this model reads it"),
     ("help-de-en-depthwise", "model.normalize=none", "no mixer of this model reads it"),
-    ("help-de-en-talk", "model.normalize=sigmoid", "talk accepts only softmax and none"),
+    ("help-de-en-talk", "model.normalize=sigmoid", "no mixer of this model reads it"),
     ("austen-dynamic", "model.attention_dropout=0.1", "no mixer of this model reads it"),
     (
         "austen-dynamic",
