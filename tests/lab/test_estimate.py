@@ -205,7 +205,7 @@ def test_batches_and_epochs_are_those_of_the_stream(recipe, tmp_path):
 
 def test_too_long_pairs_are_left_out(recipe, tmp_path):
     corpus = encode_corpus(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
-    short = replace(recipe, data=replace(recipe.data, max_length=20))
+    short = replace(recipe, data=replace(recipe.data, max_example_tokens=20))
     text = count_epoch(corpus, short)
     assert 0 < text.examples < 400 and text.longest <= 20 < count_epoch(corpus, recipe).longest
 
