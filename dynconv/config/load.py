@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from dynconv.config.experiment import Experiment, ExperimentRow
-from dynconv.config.legacy import rename_settings
+from dynconv.config.legacy import rename_settings, split_normalize
 from dynconv.config.model import MODEL_CONFIGS, LanguageModelConfig, Seq2SeqConfig
 from dynconv.config.overlays import Overlays, merge_overlays, recipe_overlays, row_overlays
 from dynconv.config.recipe import LANGUAGE_DEFAULTS, Recipe
@@ -75,7 +75,7 @@ def resolve(overlays: Overlays, where: str, shared: Sequence[str] = ()) -> Recip
     tree = merge_overlays([*overlays.inherited, *overlays.stated, overrides])
     stated_keys = {key for overlay in overlays.stated for key, _ in flatten(overlay)}
     drop_inherited_sizes(tree, stated_keys)
-    recipe = build_recipe(tree, where)
+    recipe = split_normalize(build_recipe(tree, where), tree)
     check_effects(recipe, stated_keys, where)
     return recipe
 

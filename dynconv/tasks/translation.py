@@ -53,7 +53,7 @@ class Translation(Task[Translator]):
         return data.source, data.target
 
     def training_examples(self, corpus: PreparedCorpus) -> Pairs:
-        return Pairs.from_corpus(corpus, self.recipe.data.max_source)
+        return Pairs.from_corpus(corpus, self.recipe.data.max_source_tokens)
 
     def encode_split(
         self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str
@@ -66,7 +66,7 @@ class Translation(Task[Translator]):
         kept = [(s, t, line) for s, t, line in lines if s and t]
         if not kept:
             raise UserError(f"{directory}: no pair in split {split} without a blank side")
-        pairs = Pairs.from_ids(((s, t) for s, t, _ in kept), self.recipe.data.max_source)
+        pairs = Pairs.from_ids(((s, t) for s, t, _ in kept), self.recipe.data.max_source_tokens)
         return EncodedSplit(pairs, [line for _, _, line in kept])
 
     def greedy_outputs(self, model: Translator, batch: Batch) -> list[list[int]]:
@@ -99,7 +99,7 @@ class Translation(Task[Translator]):
             vocabularies,
             lines,
             self.recipe.decode,
-            max_source=self.recipe.data.max_source,
+            max_source_tokens=self.recipe.data.max_source_tokens,
             make_stepper=make_stepper,
         )
 

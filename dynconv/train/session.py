@@ -51,7 +51,7 @@ class Session:
     examples: Examples
     """the examples that the task trains on"""
     too_long: int
-    """number of examples that training leaves out, as they exceed data.max_length or
+    """number of examples that training leaves out, as they exceed data.max_example_tokens or
     train.batch_tokens"""
     validation_split: EncodedSplit
     model: nn.Module

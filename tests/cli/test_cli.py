@@ -64,9 +64,9 @@ def test_train_translate_evaluate_score_plot_bench(recipe_file, corpus, tmp_path
     assert "BLEU = " in text and "chrF2 = " in text and "version:" in text
     scores = json.loads((run / "test.scores.json").read_text())
     assert scores["lenpen"] == 0.6 and scores["sentences"] == 20
-    assert cli.main(["evaluate", str(run), "decode.max_length=2", "--beam", "1"]) == 0
+    assert cli.main(["evaluate", str(run), "decode.max_tokens=2", "--beam", "1"]) == 0
     scores = json.loads((run / "test.scores.json").read_text())
-    assert scores["max_length"] == 2 and scores["beam"] == 1 and scores["lenpen"] == 1
+    assert scores["max_tokens"] == 2 and scores["beam"] == 1 and scores["lenpen"] == 1
     outputs = (run / "test.hypotheses.txt").read_text(encoding="utf-8").splitlines()
     assert len(outputs) == 20 and all(len(line.split()) < 2 for line in outputs)
 
@@ -494,12 +494,15 @@ def test_unknown_options_are_refused(recipe_file, capsys):
         (["train", "x", "--lr", "3"], "have no dashes: train.lr=...: dynconv train --help"),
         (["train", "x", "--seed=3"], "have no dashes: train.seed="),
         (["train", "x", "--train.lr=3"], "have no dashes: train.lr="),
-        (["train", "x", "--max-length", "3"], "data.max_length=... or decode.max_length=..."),
+        (
+            ["train", "x", "--batch-tokens", "3"],
+            "train.batch_tokens=... or decode.batch_tokens=...",
+        ),
         (["train", "x", "--learning", "3"], "have no dashes: train.lr=5e-4: dynconv"),
         (["train", "x", "--run_dir", "y"], "did you mean --run-dir?"),
         (["translate", "x", "--bean", "3"], "did you mean --beam?: dynconv translate --help"),
-        (["evaluate", "x", "--limit", "20"], "have no dashes: decode.min_length=3: dynconv eval"),
-        (["evaluate", "x", "--max-length", "20"], "no dashes: decode.max_length=...: dynconv eval"),
+        (["evaluate", "x", "--limit", "20"], "have no dashes: decode.min_tokens=3: dynconv eval"),
+        (["evaluate", "x", "--max-tokens", "20"], "no dashes: decode.max_tokens=...: dynconv eval"),
         (["data", "list", "x"], "arguments: x: dynconv data list --help"),
     ],
 )

@@ -112,8 +112,9 @@ model.channels=-16 model.channels=17 model.ffn=0 model.ffn=big model.heads=0 mod
 model.dropout=1 model.dropout=-0.1 model.architecture=rnn model.norm=batch
 model.encoder.layers=0 model.encoder.mixer=lstm model.encoder.kernel_size=0
 model.encoder.kernel_size=[3,5]
-data.block_size=5 data.vocabulary=letters data.max_source=0 data.max_length=0 data.corpus=3
-decode.beam=0 decode.lenpen=.nan decode.lenpen=x decode.min_length=-1 decode.max_length=0
+data.block_size=5 data.vocabulary=letters data.corpus=3
+data.max_source_tokens=1 data.max_example_tokens=0
+decode.beam=0 decode.lenpen=.nan decode.lenpen=x decode.min_tokens=0 decode.max_tokens=0
 decode.no_repeat_ngram_size=-1 decode.context_window=-5 decode.batch_tokens=0 decode.dictionary=one
 metric=accuracy profile=maybe profile=1
 trian.lr=1 train.lrr=1 train.lr.x=1 lr=1
@@ -128,11 +129,11 @@ translate language-run | language model
 translate tiny-run extra | 'extra': write it as key=value
 translate tiny-run train.lr=1 | train.lr was fixed when the model was trained: leave it out
 translate tiny-run decode=1 | decode was fixed
-translate tiny-run decode.min_length=-1 | decode.min_length -1 must be a whole number
+translate tiny-run decode.min_tokens=-1 | decode.min_tokens -1 must be a whole number
 translate tiny-run decode.context_window=5 | decode.context_window 5 has no effect
 evaluate tiny-run --beam 3 decode.beam=4 | decode.beam=4 and decode.beam=3 replace the same entry
 evaluate tiny-run decode.bean=3 | unknown key decode.bean; did you mean beam?
-evaluate language-run decode.min_length=3 | beam search is for translators; leave it out
+evaluate language-run decode.min_tokens=3 | beam search is for translators; leave it out
 translate tiny-run --checkpoint 7 | 7
 translate tiny-run --checkpoint nowhere | nowhere
 translate tiny-run --checkpoint ../nowhere | nowhere

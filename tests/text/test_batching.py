@@ -61,12 +61,12 @@ def test_a_sentence_over_the_budget_is_named():
     assert batch_by_length([], 30) == []
 
 
-@pytest.mark.parametrize("max_source", [1, 2, 9])
-def test_pairs_in_memory_are_those_of_the_lists(max_source):
+@pytest.mark.parametrize("longest", [1, 2, 9])
+def test_pairs_in_memory_are_those_of_the_lists(longest):
     lists = [([5, 6, 7], [8]), ([5], []), ([6, 7], [8, 9])]
     whole = Pairs.from_ids(lists)
-    cut = Pairs(whole.tokens, whole.bounds, max_source=max_source)
-    expected = [(source[:max_source], target) for source, target in lists]
+    cut = Pairs(whole.tokens, whole.bounds, max_source_tokens=longest + 1)
+    expected = [(source[:longest], target) for source, target in lists]
     assert [(s.tolist(), t.tolist()) for s, t in cut] == expected
     assert cut.lengths([2, 0]).tolist() == [[len(side) + 1 for side in expected[i]] for i in (2, 0)]
     batches = cut.batch([2, 0, 1]), collate([expected[i] for i in (2, 0, 1)])

@@ -203,7 +203,7 @@ def test_a_state_of_another_kind(trained, run, kind, tmp_path, capsys):
 @pytest.mark.parametrize("way", ["missing", *WAYS])
 @pytest.mark.parametrize(
     "field",
-    ["format", "corpus", "source", "target", "pairs", "source_tokens", "target_tokens"]
+    ["format", "corpus", "source", "target", "lines", "source_tokens", "target_tokens"]
     + ["vocab_size", "kind", "dtype", "files"],
 )
 def test_a_damaged_field_of_prepared_json(trained, run, field, way, tmp_path, capsys):
@@ -220,7 +220,7 @@ def test_a_damaged_field_of_prepared_json(trained, run, field, way, tmp_path, ca
         assert str(corpus) in told(capsys, arguments)
 
 
-@pytest.mark.parametrize("what", ["source_tokens", "pairs", "dtype", "bytes", "name"])
+@pytest.mark.parametrize("what", ["source_tokens", "lines", "dtype", "bytes", "name"])
 def test_counts_that_were_edited(run, what):
     path = run / "data" / "prepared.json"
     tree = json.loads(path.read_text())

@@ -55,14 +55,14 @@ def test_a_program_can_train_in_a_thread(recipe, tmp_path):
 def test_pairs_that_are_too_long_are_reported(recipe, tmp_path, capsys, max_length, batch_tokens):
     recipe = replace(
         recipe,
-        data=replace(recipe.data, max_length=max_length),
+        data=replace(recipe.data, max_example_tokens=max_length),
         train=replace(recipe.train, batch_tokens=batch_tokens, updates=2),
     )
     train(recipe, tmp_path)
     pairs = Pairs.from_corpus(open_prepared(tmp_path / "data", verify=False))
     long = int((pairs.lengths(range(400)).max(1) > min(max_length, batch_tokens)).sum())
     assert (long > 0) == (min(max_length, batch_tokens) == 20)
-    said = f"{long} of 400 pairs are left out: a side has more than 20 tokens (data.max_length, "
+    said = f"{long} of 400 pairs are left out: a side has more than 20 tokens (data.max_example"
     assert (said in capsys.readouterr().err) == (long > 0)
     (start,) = json.loads((tmp_path / "environment.json").read_text())
     assert (start["examples"], start["too_long"]) == (400, long)

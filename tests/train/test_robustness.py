@@ -70,8 +70,8 @@ def test_too_many_bad_updates_stop_and_show_their_text(
     (batch,) = json.loads((tmp_path / "not-finite-000007-0.json").read_text(encoding="utf-8"))
     assert batch["loss"] == "nan"
     text = [(corpus / f"train.{side}").read_text().splitlines() for side in ("de", "en")]
-    for shown in batch["pairs"]:
-        assert [shown["source"], shown["target"]] == [side[shown["pair"]] for side in text]
+    for shown in batch["examples"]:
+        assert [shown["source"], shown["target"]] == [side[shown["example"]] for side in text]
     assert CheckpointStore(tmp_path).choose("last").meta["update"] == 5
 
 
