@@ -203,7 +203,7 @@ class Encoder(nn.Module):
         )
 
     def forward(self, source: torch.Tensor, pad_mask: torch.Tensor) -> torch.Tensor:
-        return self.model.encode(source, pad_mask).states
+        return self.model.encode(source, pad_mask).hidden_states
 
 
 @needs_native
