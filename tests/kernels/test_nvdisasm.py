@@ -51,6 +51,16 @@ def test_the_loops_of_a_listing():
     assert nvdisasm.main_loop(SECTION) == loops[0] and loops[0].count("LDS", "FADD") == 1
 
 
+def test_a_warp_is_followed_through_its_branches():
+    code = SECTION.replace("BRA `(.L_x_3)", "EXIT").replace("DFMA R0, R1, R2, R3", "NOP")
+    assert nvdisasm.count_executed(code, {}) == 6  # all but the NOP, once
+    assert nvdisasm.count_executed(code, {0x30: 2}) == 6 + 2 * 3
+    assert nvdisasm.count_executed(code, {0: 1}) == 6 - 3
+    assert nvdisasm.count_executed(code, {0x30: 2, 0x50: 1}) == 6 + 2 * 3 + 5
+    with pytest.raises(ValueError, match="16"):
+        nvdisasm.count_executed(code, {0x10: 1})  # no branch
+
+
 def test_the_pauses_and_the_path_of_a_loop():
     (loop,) = nvdisasm.innermost_loops(ENCODED)
     controls = [tuple(control) for control in loop.control]

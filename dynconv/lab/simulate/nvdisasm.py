@@ -148,6 +148,27 @@ def innermost_loops(section: str) -> list[Loop]:
     ]
 
 
+def count_executed(section: str, taken: dict[int, int]) -> int:
+    """Count the instructions that a warp executes until it exits, without NOPs.
+
+    `taken` says how often the warp takes a branch with a predicate, given its address; the others
+    it never takes. If only some lanes take one, the warp executes both ways: leave it out.
+    """
+    code, _, labels = read_section(section)
+    left, at, count = dict(taken), 0, 0
+    while code[at] != "EXIT":
+        count += code[at] != "NOP"
+        branch = BRANCH.search(code[at])
+        if branch and (not PREDICATE.match(code[at]) or left.get(16 * at)):
+            left[16 * at] = left.get(16 * at, 1) - 1
+            at = labels[branch[1]]
+        else:
+            at += 1
+    if any(left.values()):
+        raise ValueError(f"no branch, or not reached as often: {left}")
+    return count + 1
+
+
 def read_section(section: str) -> tuple[list[str], list[Control], dict[str, int]]:
     """Return a kernel's instructions, their controls, and the number of the one after each label.
 
