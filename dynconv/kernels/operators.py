@@ -40,9 +40,8 @@ def save_inputs(tensors: int, ctx, inputs, output) -> None:
     ctx.sizes = inputs[tensors:]
 
 
-def save_direction(ctx, inputs, output) -> None:
-    """Save only the flag of cumulative_mean, which is linear in x."""
-    ctx.backward = inputs[1]
+def save_nothing(ctx, inputs, output) -> None:
+    """Save nothing, because the operator is linear in its input."""
 
 
 def like_first(x: Tensor, *others) -> Tensor:
@@ -207,9 +206,14 @@ def refuse_talk(run, ctx, *gradients):
     raise NotImplementedError("talk_conv's kernels have no second derivative: use impl='window'")
 
 
-@define("cumulative_mean(Tensor x, bool backward) -> Tensor", save=save_direction)
+@define("cumulative_mean(Tensor x) -> Tensor", save=save_nothing)
 def differentiate_cumulative_mean(run, ctx, g):
-    return run.cumulative_mean(g, not ctx.backward), None
+    return run.cumulative_mean_backward(g)
+
+
+@define("cumulative_mean_backward(Tensor g) -> Tensor", save=save_nothing)
+def differentiate_cumulative_mean_backward(run, ctx, ddx):
+    return run.cumulative_mean(ddx)
 
 
 define(

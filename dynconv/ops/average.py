@@ -62,24 +62,14 @@ def cumulative_mean_blocked(x: Tensor) -> Tensor:
     return (total / prefix_lengths(total)).to(x.dtype)
 
 
-def cumulative_mean_native(x: Tensor) -> Tensor:
-    """Call the C kernel, which sums in float64."""
-    return torch_ops.cumulative_mean(x, False)
-
-
-def cumulative_mean_cuda(x: Tensor) -> Tensor:
-    """Call the CUDA kernel, which sums in short pieces."""
-    return on_gpu.cumulative_mean(x, False)
-
-
 OPERATOR = Operator(
     "cumulative_mean",
     {
         "loop": cumulative_mean_loop,
         "sum": cumulative_mean_sum,
         "blocked": cumulative_mean_blocked,
-        "native": cumulative_mean_native,
-        "cuda": cumulative_mean_cuda,
+        "native": torch_ops.cumulative_mean,  # which sums in float64
+        "cuda": on_gpu.cumulative_mean,  # which sums in short pieces
     },
     (Rule("blocked"),),
     transformable="sum",

@@ -48,7 +48,7 @@ def results_of(name: str, inputs: list, K: int, g: torch.Tensor, pad=None) -> tu
     """The operator's result and the gradients of its inputs, computed by its kernels."""
     pad = K // 2 if pad is None else pad
     if name == "cumulative_mean":
-        return kernels.cumulative_mean(*inputs, False), kernels.cumulative_mean(g, True)
+        return kernels.cumulative_mean(*inputs), kernels.cumulative_mean_backward(g)
     if name == "talk_conv":
         x, left, right = *inputs, *[None] * (3 - len(inputs))
         sizes = K // 2, K - 1 - K // 2

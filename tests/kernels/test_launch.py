@@ -52,8 +52,8 @@ def names_of(dtype: torch.dtype, R: int, architecture: int) -> dict[str, set[str
     plans = [
         launches.softmax_conv(x, dynamic, None, 0.0, 1),
         launches.softmax_conv_backward(x, x, dynamic, None, 0.0, 1),
-        launches.cumulative_mean(x, False),
-        launches.cumulative_mean(x, True),
+        launches.cumulative_mean(x),
+        launches.cumulative_mean_backward(x),
         launches.talk(x, left, left, 1, 1),
         launches.talk_backward(x, x, left, left, 1, 1),
     ]
@@ -405,12 +405,12 @@ def test_what_the_gpu_refuses_is_reported(gpu, kind):
 def test_a_plan_is_made_once_for_each_shape_and_dtype():
     planned, launched = [], []
 
-    def cumulative_mean(x, backward):
+    def mean(x, backward):
         planned.append((*x.shape, x.dtype, backward))
-        return launches.cumulative_mean(x, backward)
+        return launches.plan_mean(x, ("x", "out"), backward)
 
     kernels = call.Kernels(lambda launch, *given: launched.append((launch.kernel, *given)))
-    run = partial(call.plan_runner(cumulative_mean), kernels)
+    run = partial(call.plan_runner(mean), kernels)
     first, second = (torch.rand(2, 3, 8) for _ in range(2))
     for x in (first, second, first.double(), second[:, :2], first):
         out = run(x, False)
@@ -594,7 +594,7 @@ def test_only_a_whole_pass_on_a_gpu_is_recorded(options, stats, written, tmp_pat
 def test_pytorch_knows_the_kernels_as_those_of_a_gpu():
     for name in (
         "conv", "conv_grad_input", "conv_grad_weight", "conv_backward", "talk", "talk_backward",
-        "softmax_conv", "softmax_conv_backward", "cumulative_mean",
+        "softmax_conv", "softmax_conv_backward", "cumulative_mean", "cumulative_mean_backward",
     ):  # fmt: skip
         assert torch._C._dispatch_has_kernel_for_dispatch_key(f"dynconv::{name}", "CUDA")
 

@@ -127,7 +127,7 @@ def test_kernels_that_belong_together_are_recorded_in_turn():
     )
     assert [name.partition("<")[0] for name in names] == ["light_conv_grad", "sum_rows"]
     assert all(traffic(a)[1] for a in seen)
-    means = trace_launches(lambda kernels: kernels.cumulative_mean(x, False))
+    means = trace_launches(lambda kernels: kernels.cumulative_mean(x))
     assert [set(a["bytes"].tolist()) for _, a in means] == [{16}, {16}]  # four channels each
 
 

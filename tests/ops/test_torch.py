@@ -54,7 +54,8 @@ def arguments() -> dict[str, list[tuple]]:
         "conv_backward": [(g, x, weight, 2), (g, x, shared, 4)],
         "talk": [(x, left, right, 3, 2), (x, left, None, 3, 0)],
         "talk_backward": [(g, x, left, right, 3, 2), (g, x, left, None, 3, 0)],
-        "cumulative_mean": [(x, False), (g, True)],
+        "cumulative_mean": [(x,)],
+        "cumulative_mean_backward": [(g,)],
         "conv_step": [(torch.randn(K, 3, C), row_of, torch.randn(B, H, K))],
     }
 

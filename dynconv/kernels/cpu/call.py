@@ -94,7 +94,16 @@ def talk_backward(
     return dx, dleft, dright
 
 
-def cumulative_mean(x: Tensor, backward: bool) -> Tensor:
+def cumulative_mean(x: Tensor) -> Tensor:
+    return call_mean(x, backward=False)
+
+
+def cumulative_mean_backward(g: Tensor) -> Tensor:
+    return call_mean(g, backward=True)
+
+
+def call_mean(x: Tensor, backward: bool) -> Tensor:
+    """Return the means of x, or x's gradient if x is the gradient of the means."""
     x = contiguous_channels(x)
     y = torch.empty(x.shape, dtype=x.dtype)
     call_c("cumulative_mean", x.dtype, backward, x, y, *x.shape, *x.stride()[:2])
@@ -113,5 +122,5 @@ def conv_step(past: Tensor, row_of: Tensor, weight: Tensor) -> Tensor:
 
 implement(
     "CPU", conv, conv_grad_input, conv_grad_weight, conv_backward, talk, talk_backward,
-    cumulative_mean, conv_step,
+    cumulative_mean, cumulative_mean_backward, conv_step,
 )  # fmt: skip

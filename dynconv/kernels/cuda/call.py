@@ -134,6 +134,7 @@ class Kernels:
     talk = plan_runner(launches.talk)
     talk_backward = plan_runner(launches.talk_backward)
     cumulative_mean = plan_runner(launches.cumulative_mean)
+    cumulative_mean_backward = plan_runner(launches.cumulative_mean_backward)
 
     def run(self, plan: PreparedPlan, tensors: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
         """Run a plan on its input tensors, and return its outputs: zeros if B is 0."""
@@ -216,6 +217,7 @@ implement(
     "CUDA", gpu_kernels.conv, gpu_kernels.conv_grad_input, gpu_kernels.conv_grad_weight,
     gpu_kernels.conv_backward, gpu_kernels.softmax_conv, gpu_kernels.softmax_conv_backward,
     gpu_kernels.talk, gpu_kernels.talk_backward, gpu_kernels.cumulative_mean,
+    gpu_kernels.cumulative_mean_backward,
 )  # fmt: skip
 on_gpu = eager(gpu_kernels, ["conv", "softmax_conv", "talk", "cumulative_mean"])
 """the operators for eager calls with tensors of a GPU"""

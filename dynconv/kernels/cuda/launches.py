@@ -276,9 +276,20 @@ def talk_backward(
     return LaunchPlan(outputs, launches, {"reach": contiguous_array((B, H, 2), torch.int32)})
 
 
-def cumulative_mean(x: Array, backward: bool) -> LaunchPlan:
-    """Plan the mean of all positions so far, or x's gradient from the gradient of the means."""
+def cumulative_mean(x: Array) -> LaunchPlan:
+    """Plan the mean of all positions so far."""
+    return plan_mean(x, ("x", "out"), backward=False)
+
+
+def cumulative_mean_backward(g: Array) -> LaunchPlan:
+    """Plan x's gradient from the gradient of the means."""
+    return plan_mean(g, ("g", "dx"), backward=True)
+
+
+def plan_mean(x: Array, names: tuple[str, str], backward: bool) -> LaunchPlan:
+    """Plan the means of x or, backward, x's gradient; `names` are those of input and output."""
     B, T, C = x.shape
+    read, written = names
     V = vector_width(C, 4, x)
     threads = min(128, -(-C // (32 * V)) * 32)
     stretch = max(16, math.isqrt(T))  # about as many positions as there are pieces
@@ -286,8 +297,8 @@ def cumulative_mean(x: Array, backward: bool) -> LaunchPlan:
     grid = Grid(x, V, B * pieces * -(-C // (threads * V)), (threads, 1))
     sizes = T, C, stretch, *outer_strides(x)
     launches = (
-        grid.launch("average.cu", "stretch_sums", ("x", "sums", *sizes), backward),
-        grid.launch("average.cu", "cumulative_mean", ("x", "sums", "out", *sizes), backward),
+        grid.launch("average.cu", "stretch_sums", (read, "sums", *sizes), backward),
+        grid.launch("average.cu", "cumulative_mean", (read, "sums", written, *sizes), backward),
     )
     scratch = {"sums": contiguous_array((B, pieces, C), accumulator_dtype(x.dtype))}
-    return LaunchPlan({"out": contiguous_like(x)}, launches, scratch)
+    return LaunchPlan({written: contiguous_like(x)}, launches, scratch)
