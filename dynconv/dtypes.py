@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 
-def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype of sums: float64 for float64, otherwise float32."""
+def accumulator_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype in which numbers are added: float64 for float64, otherwise float32."""
     return torch.promote_types(dtype, torch.float32)
 
 
 def upcast(x: Tensor) -> Tensor:
     """Return x in the dtype of its sums, float32 or wider."""
-    return x.to(accumulator(x.dtype))
+    return x.to(accumulator_dtype(x.dtype))
 
 
 def dtype_name(dtype: torch.dtype) -> str:

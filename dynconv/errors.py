@@ -63,7 +63,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return f"did you mean {names[near[0]]}?" if near else None
 
 
-def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
+def name_hint(name: str, known: Iterable[str], otherwise: str) -> str:
     """Return `did you mean X?` for the nearest known name, or `otherwise` and all known names."""
     known = list(known)
     return did_you_mean(name, known) or f"{otherwise} {', '.join(known)}"

@@ -34,9 +34,8 @@ PositiveInt = whole(1)
 NonNegativeInt = whole(0)
 Dimension = whole(1, 10**6)
 """the size of something that is allocated, such as the width of a layer"""
-Length = whole(0, 10**6)
-"""a number of tokens or lines"""
 PositiveLength = whole(1, 10**6)
+"""a number of tokens or lines"""
 VocabSize = whole(1, 10**7)
 """number of types in one vocabulary"""
 Beam = whole(1, 1000)

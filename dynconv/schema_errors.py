@@ -26,7 +26,7 @@ from typing import (
 from pydantic import ValidationError
 from typing_extensions import is_typeddict
 
-from dynconv.errors import nearest, shorten
+from dynconv.errors import name_hint, shorten
 from dynconv.yaml12 import as_shown
 
 
@@ -41,7 +41,7 @@ def explain(error: ValidationError, schema: Any, section: str = "") -> str:
     key = ".".join([section, *keys] if section else keys)
     if reason == "unexpected_keyword_argument":
         _, around = locate(schema, loc[:-1])
-        return f"unknown key {key}; {nearest(keys[-1], field_types(around), 'there are')}"
+        return f"unknown key {key}; {name_hint(keys[-1], field_types(around), 'there are')}"
     if reason == "missing":
         return f"{key} is missing"
     if reason == "value_error":

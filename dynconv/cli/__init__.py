@@ -18,7 +18,7 @@ from dynconv.cli.stdout import discard_stdout, prepare_stdout
 from dynconv.errors import UserError, memory_error, shorten, warn
 
 COMMANDS = (
-    "doctor", "data", "train", "tune", "ablate", "plan", "plot", "translate", "generate",
+    "doctor", "data", "train", "tune", "experiment", "estimate", "plot", "translate", "generate",
     "evaluate", "export", "score", "bench",
 )  # fmt: skip
 """the modules here that have a command, in the order of `--help`"""

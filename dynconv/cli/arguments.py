@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import NoReturn
 
-from dynconv.errors import UserError, did_you_mean, nearest, quoted, shorten
+from dynconv.errors import UserError, did_you_mean, name_hint, quoted, shorten
 
 
 class Formatter(argparse.HelpFormatter):
@@ -33,8 +33,8 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action, value) -> None:
         """Refuse what is not a choice, and list the nearest choices instead of all."""
         if action.choices is not None and value not in action.choices:
-            near = nearest(str(value), map(str, action.choices), "choose from")
-            raise argparse.ArgumentError(action, f"{quoted(value)} is not a valid choice; {near}")
+            hint = name_hint(str(value), map(str, action.choices), "choose from")
+            raise argparse.ArgumentError(action, f"{quoted(value)} is not a valid choice; {hint}")
 
     def _print_message(self, message, file=None) -> None:
         print(message, end="", file=file or sys.stderr)

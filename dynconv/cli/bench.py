@@ -128,11 +128,11 @@ def add_kernels(commands) -> None:
     add_list(parser, "--kernel-sizes", "K, odd", default=["3", "31"])
     add_rounds(parser, 30)
     parser.add_argument(
-        "--plan",
+        "--predict",
         action="store_true",
-        help="without a GPU: predict lower bounds and resources of the kernels",
+        help="predict lower bounds and resources of the kernels, without a GPU",
     )
-    add_output(parser, "data/results/kernels-DEVICE.json, kernels-plan.json with --plan")
+    add_output(parser, "data/results/kernels-DEVICE.json, kernels-predicted.json with --predict")
 
 
 def run_kernels(options) -> int:

@@ -13,7 +13,7 @@ from dynconv.paths import find_checkout
 
 EXTRAS = {
     "gpu": "the CUDA kernels",
-    "nvrtc": "dynconv bench kernels --plan",
+    "nvrtc": "dynconv bench kernels --predict",
     "tune": "dynconv tune",
     "chinese": "dynconv data prepare wmt17-zh-en",
     "lessons": "the lessons",

@@ -2,10 +2,6 @@
 
 from dynconv.cli.options import add_command, add_decoding, load_trained, say
 
-LEAST_SHOWN, SHARE_SHOWN = 200, 3
-"""An output is shown up to this many characters, or this many times the length of its reference: a
-model that has hardly trained repeats itself."""
-
 
 def add_parser(subparsers) -> None:
     """Add `dynconv evaluate`."""
@@ -17,15 +13,13 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Score a run on a split of its corpus: its outputs, ten of them shown, or perplexity."""
-    from dynconv.errors import shorten
     from dynconv.train.run_directory import OUTPUTS
 
     evaluation = load_trained(options).evaluate(options.split, options.corpus)
     for example in evaluation.examples:
-        say(f"source     {example.source}")
-        longest = max(LEAST_SHOWN, SHARE_SHOWN * len(example.reference))
-        say(f"output     {shorten(example.output, longest)}")
-        say(f"reference  {example.reference}\n")
+        for label, text in example.items():
+            say(f"{label:<9}  {text}")
+        say("")
     say(evaluation.summary)
     for score in evaluation.scores:
         say(str(score))

@@ -1,4 +1,4 @@
-"""The tables of `dynconv train --list` and `dynconv ablate --list`: recipes and experiments."""
+"""What `dynconv train --list` and `dynconv experiment --list` print: recipes and experiments."""
 
 import textwrap
 from collections.abc import Iterator, Sequence

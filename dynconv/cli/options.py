@@ -80,7 +80,7 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
     """Add a run directory, and the arguments that change how its model decodes."""
     add_run(parser)
     text = "replace an entry of the recipe's section decode"
-    add_overrides(parser, text, "decode.min_length=3", "decode")
+    add_overrides(parser, text, "decode.min_tokens=3", "decode")
     parser.add_argument("--beam", type=number_type("Beam"), help="short for decode.beam=BEAM")
     parser.add_argument(
         "--lenpen", type=number_type("LengthPenalty"), help="short for decode.lenpen=LENPEN"

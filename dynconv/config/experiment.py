@@ -1,20 +1,20 @@
-"""The schema of experiments/*.yaml: an experiment is a table of systems.
+"""The schema of experiments/*.yaml: an experiment compares systems, one per row.
 
-A table, usually a paper's, has one row per system. Each row states only what differs from the
-base recipe. `dynconv ablate` trains all rows, `dynconv train EXPERIMENT:ROW` one.
+An experiment is usually a table of a paper. Each row states only what differs from the base
+recipe. `dynconv experiment` trains all rows, `dynconv train EXPERIMENT:ROW` one.
 """
 
 import re
 from dataclasses import field
 from typing import Any
 
-from dynconv.errors import UserError, nearest, quoted
+from dynconv.errors import UserError, name_hint, quoted
 from dynconv.schema import checked_dataclass
 
 
 @checked_dataclass
 class ExperimentRow:
-    """One system of the table."""
+    """One system of an experiment."""
 
     name: str
     """the ROW in EXPERIMENT:ROW, and the beginning of the names of its run directories"""
@@ -41,7 +41,7 @@ class ExperimentRow:
 
 @checked_dataclass
 class LaptopVersion:
-    """A smaller version of the table that trains on a laptop."""
+    """A smaller version of the experiment, which trains on a laptop."""
 
     base: str
     metric_in_words: str
@@ -52,7 +52,7 @@ class LaptopVersion:
 
 @checked_dataclass
 class Experiment:
-    """A table at the paper's size and, if that is too large, at laptop size."""
+    """An experiment at the paper's size and, if that is too large, at laptop size."""
 
     source: str
     """paper and table, or what is compared instead"""
@@ -64,8 +64,8 @@ class Experiment:
     changes: dict[str, Any] = field(default_factory=dict)
     """entries that differ from the base in every row"""
     laptop: LaptopVersion | None = None
-    """entries that shrink the base to laptop size; null: `dynconv ablate` trains the rows at the
-    paper's size"""
+    """entries that shrink the base to laptop size; null: `dynconv experiment` trains the rows at
+    the paper's size"""
 
     def __post_init__(self) -> None:
         names = [row.name for row in self.rows]
@@ -81,6 +81,6 @@ class Experiment:
         rows = {row.name: row for row in self.rows}
         if name not in rows:
             raise UserError(
-                f"no row {quoted(name)} in {self.source}; {nearest(name, rows, 'there are')}"
+                f"no row {quoted(name)} in {self.source}; {name_hint(name, rows, 'there are')}"
             )
         return rows[name]

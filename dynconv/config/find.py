@@ -7,7 +7,7 @@ from pathlib import Path
 from dynconv.config.experiment import Experiment
 from dynconv.config.legacy import rename_settings
 from dynconv.config.tree import Tree
-from dynconv.errors import UserError, did_you_mean, nearest, quoted
+from dynconv.errors import UserError, did_you_mean, name_hint, quoted
 from dynconv.paths import PACKAGE
 from dynconv.schema import validated
 from dynconv.yaml12 import read_yaml
@@ -81,7 +81,7 @@ def require_file(name: str, shipped: dict[str, Path], kind: str) -> Path:
     """
     if path := find_file(name, shipped):
         return path
-    hint = nearest(name, shipped, "shipped are")
+    hint = name_hint(name, shipped, "shipped are")
     raise UserError(f"no {kind} {quoted(name)}: not shipped, and no such file; {hint}")
 
 

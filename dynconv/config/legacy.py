@@ -1,13 +1,21 @@
-"""Translates names and spellings of version 0.1, and settings that were renamed since."""
+"""Translates names and spellings of version 0.1, and settings that changed since."""
 
+from dataclasses import replace
 from typing import Any
 
+from dynconv.config.model import MixerModelConfig
+from dynconv.config.recipe import Recipe
 from dynconv.config.sizes import drop_untaken_size, find_stacks
 from dynconv.config.tree import Tree
 from dynconv.models.mixers import SIZE_KEYS
 
 RENAMED = {
-    "data": {"max_tokens": "max_length", "block": "block_size"},
+    "data": {
+        "max_tokens": "max_example_tokens",
+        "max_length": "max_example_tokens",
+        "max_source": "max_source_tokens",
+        "block": "block_size",
+    },
     "model": {"state": "state_size", "bands": "band_widths", "factor": "div_value"},
     "model.encoder": {"width": "kernel_size"},
     "model.decoder": {"width": "kernel_size"},
@@ -17,12 +25,19 @@ RENAMED = {
         "keep": "keep_checkpoints",
         "skip": "max_skipped",
     },
-    "decode": {"context": "context_window", "no_repeat": "no_repeat_ngram_size"},
+    "decode": {
+        "context": "context_window",
+        "no_repeat": "no_repeat_ngram_size",
+        "min_length": "min_tokens",
+        "max_length": "max_tokens",
+    },
     "published": {"metric": "metric_in_words"},
     "experiment": {"metric": "metric_in_words"},
     "experiment.laptop": {"metric": "metric_in_words"},
 }
 """today's names of settings, keyed by section and old name"""
+WITHOUT_EOS = "data.max_source", "decode.min_length"
+"""old settings whose number of tokens did not include <eos>, as that of the new ones does"""
 
 
 def rename_settings(tree: Any, section: str = "") -> Any:
@@ -35,9 +50,14 @@ def rename_settings(tree: Any, section: str = "") -> Any:
     renamed = {old: new for old, new in names.items() if new not in tree}
     prefix = f"{section}." if section else ""
     return {
-        renamed.get(key, key): rename_settings(value, f"{prefix}{key}")
+        renamed.get(key, key): count_eos(rename_settings(value, f"{prefix}{key}"), f"{prefix}{key}")
         for key, value in tree.items()
     }
+
+
+def count_eos(value: Any, key: str) -> Any:
+    """Return the value of a setting, plus one if it is an old number of tokens without <eos>."""
+    return value + 1 if key in WITHOUT_EOS and type(value) is int else value
 
 
 def split_kernels(tree: Tree) -> None:
@@ -49,3 +69,21 @@ def split_kernels(tree: Tree) -> None:
                 stack["kernel_size"] = kernel
             else:
                 stack |= {size: drop_untaken_size(stack, size, kernel) for size in SIZE_KEYS}
+
+
+def split_normalize(recipe: Recipe, tree: Tree) -> Recipe:
+    """Return the recipe of a tree with `divide_by_reach` as `normalize: none` once set it.
+
+    Where a tree does not state `divide_by_reach`, none leaves the sums of TaLK undivided.
+    """
+    model = recipe.model
+    if (
+        isinstance(model, MixerModelConfig)
+        and model.normalize == "none"
+        and "divide_by_reach" in model.used_options
+        and "divide_by_reach" not in tree["model"]
+    ):
+        normalize = model.normalize if "normalize" in model.used_options else type(model).normalize
+        model = replace(model, divide_by_reach=False, normalize=normalize)
+        return replace(recipe, model=model)
+    return recipe

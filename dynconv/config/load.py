@@ -8,14 +8,14 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from dynconv.config.experiment import Experiment, ExperimentRow
-from dynconv.config.legacy import rename_settings
+from dynconv.config.legacy import rename_settings, split_normalize
 from dynconv.config.model import MODEL_CONFIGS, LanguageModelConfig, Seq2SeqConfig
 from dynconv.config.overlays import Overlays, merge_overlays, recipe_overlays, row_overlays
 from dynconv.config.recipe import LANGUAGE_DEFAULTS, Recipe
 from dynconv.config.sizes import drop_inherited_sizes
 from dynconv.config.tree import Tree, flatten, merge, parse_overrides
 from dynconv.config.unused import find_unused
-from dynconv.errors import UserError, nearest, quoted, shorten
+from dynconv.errors import UserError, name_hint, quoted, shorten
 from dynconv.schema import validated
 from dynconv.yaml12 import as_override, dump_yaml
 
@@ -75,7 +75,7 @@ def resolve(overlays: Overlays, where: str, shared: Sequence[str] = ()) -> Recip
     tree = merge_overlays([*overlays.inherited, *overlays.stated, overrides])
     stated_keys = {key for overlay in overlays.stated for key, _ in flatten(overlay)}
     drop_inherited_sizes(tree, stated_keys)
-    recipe = build_recipe(tree, where)
+    recipe = split_normalize(build_recipe(tree, where), tree)
     check_effects(recipe, stated_keys, where)
     return recipe
 
@@ -115,7 +115,7 @@ def model_class(tree: Any, where: str) -> type:
     if name is None:
         return Seq2SeqConfig
     if not isinstance(name, str) or name not in MODEL_CONFIGS:
-        hint = nearest(str(name), MODEL_CONFIGS, "there are")
+        hint = name_hint(str(name), MODEL_CONFIGS, "there are")
         raise UserError(f"{where}: model.architecture {quoted(name)} is not known; {hint}")
     return MODEL_CONFIGS[name]
 

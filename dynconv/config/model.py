@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from dynconv.choices import DEFAULT_ARCHITECTURE, Normalization
 from dynconv.config.stack import ConvStackConfig, StackConfig, per_layer
-from dynconv.errors import nearest, quoted
+from dynconv.errors import name_hint, quoted
 from dynconv.models.mixers import require_mixer
 from dynconv.number_checks import check_heads
 from dynconv.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass
@@ -63,8 +63,9 @@ class MixerModelConfig(Architecture):
     glu: Flag = True
     """whether to gate the input projection"""
     normalize: Normalization = "softmax"
-    """the normalisation of a kernel; for TaLK, whether a sum over a window is divided by its
-    reach"""
+    """the normalisation of a kernel"""
+    divide_by_reach: Flag = True
+    """whether TaLK divides a sum over a window by the length of the longest window"""
     norm: Literal["pre", "post"] = "post"
     activation: Literal["relu", "swish"] = "relu"
     dropout: Probability = 0.1
@@ -76,9 +77,9 @@ class MixerModelConfig(Architecture):
 
     def __post_init__(self) -> None:
         for mixer in self.mixers:
-            for option in require_mixer(mixer).options.keys() - OPTIONS:
-                known = nearest(option, OPTIONS, "there are")
-                raise ValueError(f"mixer {mixer}: option {quoted(option)} is not known; {known}")
+            for option in set(require_mixer(mixer).options).difference(OPTIONS):
+                hint = name_hint(option, OPTIONS, "there are")
+                raise ValueError(f"mixer {mixer}: option {quoted(option)} is not known; {hint}")
         if "heads" in self.used_options:
             check_heads(self.heads, self.channels)
 
@@ -99,21 +100,9 @@ class MixerModelConfig(Architecture):
         return blocks.union(*(require_mixer(mixer).options for mixer in self.mixers))
 
     def find_unused(self) -> dict[str, str]:
-        """Return the options that no mixer reads, or whose value none of them accepts, and why."""
-        unused = {}
-        options = {mixer: require_mixer(mixer).options for mixer in self.mixers}
-        for name in OPTIONS:
-            if name not in self.used_options:
-                unused[name] = "no mixer of this model reads it"
-            accepted = {mixer: each[name] for mixer, each in options.items() if name in each}
-            value = getattr(self, name)
-            if accepted and all(values and value not in values for values in accepted.values()):
-                unused[name] = "; ".join(
-                    f"{mixer} accepts only {' and '.join(map(str, values))}"
-                    for mixer, values in accepted.items()
-                    if values
-                )
-        return unused
+        """Return the options that no mixer reads, with the reason."""
+        unused = [name for name in OPTIONS if name not in self.used_options]
+        return dict.fromkeys(unused, "no mixer of this model reads it")
 
 
 OPTIONS = tuple(

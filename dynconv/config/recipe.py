@@ -10,7 +10,6 @@ from dynconv.errors import quoted
 from dynconv.schema import (
     Beam,
     Flag,
-    Length,
     LengthPenalty,
     NonNegative,
     NonNegativeInt,
@@ -31,6 +30,8 @@ MetricName: Any = Literal[*METRICS, "perplexity"]
 Momentum: Any = finite(gt=0, lt=1)
 OptimizerName: Any = Literal[*OPTIMIZERS]
 ScheduleName: Any = Literal[*SCHEDULES]
+SourceTokens: Any = whole(2)
+"""at least one token, and <eos>"""
 
 
 @checked_dataclass
@@ -47,12 +48,12 @@ class DataConfig:
     split into words, as in the papers. words: whole words; rare ones become <unk>"""
     block_size: PositiveInt | None = None
     """tokens per training example of a language model; null: each line is an example"""
-    max_source: PositiveInt = 1024
-    """maximum tokens of a source, without <eos>; longer ones are truncated, with a warning when
+    max_source_tokens: SourceTokens = 1025
+    """maximum tokens of a source, with <eos>; longer ones are truncated, with a warning when
     decoding"""
-    max_length: PositiveInt = 256
-    """maximum tokens of a side, with <eos>. Training leaves out pairs with a side that has more
-    than this or than train.batch_tokens, and reports how many"""
+    max_example_tokens: PositiveInt = 256
+    """maximum tokens of an example on its longer side, with <eos>. Training leaves out examples
+    with more tokens than this or than train.batch_tokens, and reports how many"""
 
     def __post_init__(self) -> None:
         if self.block_size is not None and self.source is not None:
@@ -152,11 +153,11 @@ class DecodeConfig:
     stepwise: Flag = False
     """the ranking of hypotheses. true: by this score at every step, so finished and unfinished
     hypotheses compete for the same beam; false: by this score only at the end"""
-    min_length: Length = 0
-    """minimum tokens of an output, without <eos>"""
-    max_length: PositiveLength | None = None
-    """maximum tokens of an output, with <eos>; null: twice the source's length plus ten, at least
-    min_length plus <eos>; never more than the model's positions"""
+    min_tokens: PositiveLength = 1
+    """minimum tokens of an output, with <eos>"""
+    max_tokens: PositiveLength | None = None
+    """maximum tokens of an output, with <eos>; null: twice the source's plus ten, at least
+    min_tokens; never more than the model's positions"""
     no_repeat_ngram_size: NonNegativeInt = 0
     """the n of n-grams that may not occur twice in an output; 3: trigram blocking; 0: no limit"""
     replace_unknown: Flag = False
@@ -171,14 +172,13 @@ class DecodeConfig:
     that it scores"""
 
     def __post_init__(self) -> None:
-        if self.max_length is not None and self.max_length <= self.min_length:
+        if self.max_tokens is not None and self.max_tokens < self.min_tokens:
             raise ValueError(
-                f"max_length {self.max_length}, which counts <eos>, must exceed min_length "
-                f"{self.min_length}"
+                f"max_tokens {self.max_tokens} must be at least min_tokens {self.min_tokens}"
             )
 
 
-BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat_ngram_size")
+BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_tokens", "max_tokens", "no_repeat_ngram_size")
 """entries of `decode` for beam search, which a language model does not use"""
 SEARCH_SETTINGS = (*BEAM_OPTIONS, "replace_unknown", "dictionary")
 """entries of `decode` on which a translator's outputs depend"""
@@ -186,12 +186,12 @@ LANGUAGE_DEFAULTS = {"train": {"label_smoothing": 0.0}, "metric": "perplexity"}
 """what a language model's recipe says where it states nothing else"""
 
 
-def check_min_length(config: DecodeConfig, positions: int | None) -> None:
-    """Raise ValueError if an output of `min_length` and <eos> exceeds the model's positions."""
-    if positions is not None and config.min_length >= positions:
+def check_min_tokens(config: DecodeConfig, positions: int | None) -> None:
+    """Raise ValueError if an output of `min_tokens` exceeds the model's positions."""
+    if positions is not None and config.min_tokens > positions:
         raise ValueError(
-            f"decode.min_length {config.min_length} and <eos> need more than the "
-            f"model.max_positions {positions}: lower the one or raise the other"
+            f"decode.min_tokens {config.min_tokens} exceeds model.max_positions {positions}: "
+            "lower the one or raise the other"
         )
 
 
@@ -235,7 +235,7 @@ class Recipe:
     @property
     def longest_example(self) -> int:
         """The maximum number of tokens of a training example; longer ones are left out."""
-        return min(self.data.block_size or self.data.max_length, self.train.batch_tokens)
+        return min(self.data.block_size or self.data.max_example_tokens, self.train.batch_tokens)
 
     def __post_init__(self) -> None:
         self._check_task()
@@ -272,13 +272,13 @@ class Recipe:
                 f"data.block_size {block} exceeds train.batch_tokens {limit}: lower the one or "
                 "raise the other"
             )
-        longest, positions = self.data.max_length, self.model.position_limit
+        longest, positions = self.data.max_example_tokens, self.model.position_limit
         if positions is not None and longest > positions:
             raise ValueError(
-                f"data.max_length {longest} exceeds model.max_positions {positions}: "
+                f"data.max_example_tokens {longest} exceeds model.max_positions {positions}: "
                 "lower the one or raise the other"
             )
-        check_min_length(self.decode, positions)
+        check_min_tokens(self.decode, positions)
 
     def _check_smoothing(self) -> None:
         """Raise ValueError if the correct type could be less probable than any other."""

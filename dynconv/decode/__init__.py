@@ -1,6 +1,6 @@
 """Generates and scores text: beam search, sampling, per-token log-likelihood."""
 
-from dynconv.decode.likelihood import surprisal
+from dynconv.decode.likelihood import token_nll
 from dynconv.decode.sampling import next_probabilities, sample
 from dynconv.decode.search import Hypothesis, beam_search, greedy
 from dynconv.decode.translating import translate
@@ -11,6 +11,6 @@ __all__ = [
     "greedy",
     "next_probabilities",
     "sample",
-    "surprisal",
+    "token_nll",
     "translate",
 ]

@@ -34,10 +34,13 @@ def no_repeat(n: int) -> Constraint:
 
 
 def at_least(n: int) -> Constraint:
-    """Forbid <eos> before n tokens unless nothing else is allowed; must be the last constraint."""
+    """Forbid outputs of fewer than n tokens, <eos> included, unless nothing else is allowed.
+
+    It must be the last constraint.
+    """
 
     def forbid(logp: Tensor, prefixes: Tensor) -> Tensor:
-        if prefixes.shape[2] < n:
+        if prefixes.shape[2] + 1 < n:
             others = logp[:, :, EOS + 1 :].amax(-1) > -torch.inf
             logp[:, :, EOS].masked_fill_(others, -torch.inf)
         return logp

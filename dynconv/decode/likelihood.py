@@ -10,7 +10,7 @@ from dynconv.text import EOS, batch_by_length, pad
 
 
 @torch.inference_mode()
-def surprisal(
+def token_nll(
     model: LanguageModel,
     tokens: np.ndarray | Tensor,
     *,
@@ -40,14 +40,14 @@ def surprisal(
     start, end = bounds[:-1], bounds[1:]
     first = np.maximum(start - context, 0)  # first position that each window reads
     lengths = np.stack([end - first] * 2, axis=1)
-    nats = np.empty(N)
+    nll = np.empty(N)
     device = next(model.parameters()).device
     model.eval()
     for windows in batch_by_length(lengths, max(batch_tokens, int(lengths.max(initial=0)))):
-        ids, padding = pad([stream[first[i] : end[i] + 1] for i in windows])
+        ids, pad_mask = pad([stream[first[i] : end[i] + 1] for i in windows])
         unscored = torch.from_numpy((start - first)[windows])
-        scored = ~padding[:, 1:] & (torch.arange(ids.shape[1] - 1) >= unscored[:, None])
+        scored = ~pad_mask[:, 1:] & (torch.arange(ids.shape[1] - 1) >= unscored[:, None])
         hidden = model.hidden_states(ids[:, :-1].to(device))[scored.to(device)]
         where = np.concatenate([np.arange(start[i], end[i]) for i in windows])
-        nats[where] = model.nll(hidden, ids[:, 1:][scored].to(device)).double().cpu().numpy()
-    return nats
+        nll[where] = model.nll(hidden, ids[:, 1:][scored].to(device)).double().cpu().numpy()
+    return nll

@@ -22,27 +22,27 @@ class Hypothesis(NamedTuple):
 
 
 def max_lengths(
-    pad_mask: Tensor, positions: int | None, max_length: int | None, min_length: int = 0
+    pad_mask: Tensor, positions: int | None, max_tokens: int | None, min_tokens: int = 1
 ) -> Tensor:
     """Return the maximum number of tokens (B,) of each translation, with <eos>.
 
-    The default is twice the source's plus ten, but at least min_length + 1. The number of positions
-    that the model has, None without a limit, is never exceeded. Raises ValueError for a max_length
+    The default is twice the source's plus ten, but at least min_tokens. The number of positions
+    that the model has, None without a limit, is never exceeded. Raises ValueError for max_tokens
     below 1.
     """
     lengths = (~pad_mask).sum(1)
-    if max_length is not None:
-        check_positive("max_length", max_length)
-        limit = torch.full_like(lengths, max_length)
+    if max_tokens is not None:
+        check_positive("max_tokens", max_tokens)
+        limit = torch.full_like(lengths, max_tokens)
     else:
-        limit = (2 * lengths + 10).clamp(min=min_length + 1)
+        limit = (2 * lengths + 10).clamp(min=min_tokens)
     return limit if positions is None else limit.clamp(max=positions)
 
 
 @torch.inference_mode()
 @parametrize.cached()  # normalised weights are computed once
 def greedy(
-    model: Translator, source: Tensor, pad_mask: Tensor, max_length: int | None = None
+    model: Translator, source: Tensor, pad_mask: Tensor, max_tokens: int | None = None
 ) -> list[list[int]]:
     """Return each row's greedy translation as ids: the most likely token at every step.
 
@@ -51,7 +51,7 @@ def greedy(
     stepper = IncrementalStepper(model, source, pad_mask)
     results: list[list[int]] = [[] for _ in source]
     alive = torch.arange(len(source), device=source.device)
-    room = max_lengths(pad_mask, model.max_positions, max_length) - 1  # the last token is <eos>
+    room = max_lengths(pad_mask, model.max_positions, max_tokens) - 1  # the last token is <eos>
     tokens = torch.full_like(alive, EOS)
     while len(alive):
         logits = stepper(tokens)
@@ -93,25 +93,25 @@ def beam_search(
     beam: int = 5,
     lenpen: float = 1.0,
     stepwise: bool = False,
-    min_length: int = 0,
-    max_length: int | None = None,
+    min_tokens: int = 1,
+    max_tokens: int | None = None,
     constraints: Sequence[Constraint] = (),
     make_stepper: MakeStepper = IncrementalStepper,
 ) -> list[list[Hypothesis]]:
     """Return the finished hypotheses of each sentence, best first, by log p / length^lenpen.
 
-    source (B, S) int64; pad_mask (B, S) bool, True is padding. max_length counts <eos>, min_length
-    does not. Unless `stepwise`, the score compares only finished hypotheses: see `Beams` and
-    `StepwiseBeams`. Leaves the model in eval mode. Raises ValueError for a beam or a
-    max_length below 1.
+    source (B, S) int64; pad_mask (B, S) bool, True is padding. min_tokens and max_tokens count the
+    <eos> of an output. Unless `stepwise`, the score compares only finished hypotheses: see `Beams`
+    and `StepwiseBeams`. Leaves the model in eval mode. Raises ValueError for a beam or max_tokens
+    below 1.
 
     model is a `Translator` or, with a make_stepper of your own, anything: a table of probabilities.
     make_stepper(model, source, pad_mask) returns the decoder to search. No output has more tokens
     than the model's `max_positions`, if it has any.
     """
     check_positive("beam", beam)
-    constraints = [*constraints, at_least(min_length)]
-    limit = max_lengths(pad_mask, getattr(model, "max_positions", None), max_length, min_length)
+    constraints = [*constraints, at_least(min_tokens)]
+    limit = max_lengths(pad_mask, getattr(model, "max_positions", None), max_tokens, min_tokens)
     stepper = make_stepper(model, source, pad_mask)
     ranking = StepwiseBeams if stepwise else Beams
     beams = ranking(source, beam, lenpen)

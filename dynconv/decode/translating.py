@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from dynconv.config import DataConfig, DecodeConfig
-from dynconv.config.recipe import BEAM_OPTIONS, check_min_length
+from dynconv.config.recipe import BEAM_OPTIONS, check_min_tokens
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import beam_search
 from dynconv.decode.stepper import IncrementalStepper, MakeStepper
@@ -22,22 +22,22 @@ def translate(
     lines: Sequence[str],
     config: DecodeConfig,
     *,
-    max_source: int = DataConfig.max_source,
+    max_source_tokens: int = DataConfig.max_source_tokens,
     make_stepper: MakeStepper = IncrementalStepper,
 ) -> list[str]:
     """Return one translation per line, in order; a blank line gives an empty one.
 
-    Lines of more than max_source tokens, or than the model has positions, are truncated, with a
-    warning on stderr.
+    Lines of more than max_source_tokens, <eos> included, or than the model has positions, are
+    truncated, with a warning on stderr.
     """
     from tqdm import tqdm
 
-    check_min_length(config, model.max_positions)
+    check_min_tokens(config, model.max_positions)
     sources = vocabularies.source.encode(lines)
     unknown = None
     if config.replace_unknown:
         unknown = unknown_words(model, vocabularies, lines, sources, config.dictionary)
-    sources = truncate(sources, *max_source_length(model, max_source))
+    sources = truncate(sources, *source_limit(model, max_source_tokens))
     search = make_search(model, config, make_stepper)
     nonblank = [i for i, ids in enumerate(sources) if ids]
     lengths = np.array([(len(sources[i]) + 1, 0) for i in nonblank])
@@ -74,18 +74,22 @@ def make_search(model: Translator, config: DecodeConfig, make_stepper: MakeStepp
 
 
 def truncate(sources: list[list[int]], limit: int, key: str) -> list[list[int]]:
-    """Return the first `limit` ids of each line; a warning on stderr names the recipe's key."""
-    if cut := [number for number, ids in enumerate(sources, 1) if len(ids) > limit]:
+    """Return the first ids of each line, at most `limit` with the <eos> that is to follow.
+
+    A warning on stderr names the recipe's key.
+    """
+    most = limit - 1
+    if cut := [number for number, ids in enumerate(sources, 1) if len(ids) > most]:
         which = f"line {cut[0]} has"
         if len(cut) > 1:
             which = f"{len(cut):,} lines, the first of them line {cut[0]}, have"
-        warn(f"{which} more than {limit} tokens; only the first {limit} are read ({key})")
-    return [ids[:limit] for ids in sources]
+        warn(f"{which} more than {most} tokens and <eos>; only the first {most} are read ({key})")
+    return [ids[:most] for ids in sources]
 
 
-def max_source_length(model: Translator, max_source: int) -> tuple[int, str]:
-    """Return the maximum length of a source, without <eos>, and the recipe's key that sets it."""
+def source_limit(model: Translator, max_source_tokens: int) -> tuple[int, str]:
+    """Return the maximum tokens of a source, with <eos>, and the recipe's key that sets it."""
     positions = model.max_positions
-    if positions is None or positions > max_source:
-        return max_source, "data.max_source"
-    return positions - 1, "model.max_positions"
+    if positions is None or positions > max_source_tokens:
+        return max_source_tokens, "data.max_source_tokens"
+    return positions, "model.max_positions"

@@ -110,7 +110,7 @@ def write_excerpt(data: DataConfig, directory: Path) -> None:
 
 def narrow(recipe: Recipe) -> Recipe:
     """Return the recipe with small values for whatever makes training slow."""
-    data = replace(recipe.data, block_size=recipe.data.block_size and 16, max_length=1000)
+    data = replace(recipe.data, block_size=recipe.data.block_size and 16, max_example_tokens=1000)
     config = replace(
         recipe.train,
         updates=UPDATES,
@@ -124,8 +124,8 @@ def narrow(recipe: Recipe) -> Recipe:
     )
     decode = replace(
         recipe.decode,
-        min_length=min(recipe.decode.min_length, 4),
-        max_length=12,
+        min_tokens=min(recipe.decode.min_tokens, 5),
+        max_tokens=12,
         context_window=min(recipe.decode.context_window, 16),
         dictionary=None,
     )

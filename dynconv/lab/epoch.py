@@ -15,13 +15,13 @@ from dynconv.train.data import DataPosition, epoch_pools, iter_batches
 
 
 class EpochSize(NamedTuple):
-    """The size of one epoch of a corpus, without pairs that are too long."""
+    """The size of one epoch of a corpus, without examples that are too long."""
 
-    pairs: int
+    examples: int
     batches: int
     target_tokens: int
     mean_length: int
-    """tokens of a pair's longer side on average, <eos> included"""
+    """tokens of an example's longer side on average, <eos> included"""
     longest: int
     exact: bool
     """whether the count is exact: False if only the first of several pools was counted"""
@@ -47,15 +47,17 @@ def count_epoch(corpus: PreparedCorpus, recipe: Recipe) -> EpochSize:
     """Count the batches of the first epoch; if it has several pools, extrapolate from the first."""
     check_prepared(corpus, recipe)
     config, batches = recipe.train, []
-    text = task_of(recipe).training_examples(corpus)
-    for pairs, before, _ in iter_batches(text, recipe.longest_example, config, DataPosition()):
+    examples = task_of(recipe).training_examples(corpus)
+    for indices, before, _ in iter_batches(
+        examples, recipe.longest_example, config, DataPosition()
+    ):
         if before >= DataPosition(epoch=0, pool=1):
             break
-        batches.append(pairs)
-    lengths = text.lengths(np.concatenate(batches))
-    pools = len(epoch_pools(len(text), config.seed, 0))
+        batches.append(indices)
+    lengths = examples.lengths(np.concatenate(batches))
+    pools = len(epoch_pools(len(examples), config.seed, 0))
     return EpochSize(
-        pairs=len(lengths) * pools,
+        examples=len(lengths) * pools,
         batches=len(batches) * pools,
         target_tokens=int(lengths[:, 1].sum()) * pools,
         mean_length=round(lengths.max(1).mean()),

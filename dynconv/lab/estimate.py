@@ -1,4 +1,4 @@
-"""`dynconv plan`: estimates the parameters, memory, updates and hours of a training run.
+"""`dynconv estimate`: works out the parameters, memory, updates and hours of a training run.
 
 To estimate the memory on one GPU, one batch runs forward and backward on fake tensors
 (gpu_memory.py). This needs no GPU.
@@ -83,7 +83,7 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
         about = "" if epoch.exact else "about "
         rows["target tokens"] = f"{per_batch:,.0f} per batch, {tokens:,.0f} per update (mean)"
         rows["epoch"] = (
-            f"{about}{epoch.batches / batches:,.1f} updates: {epoch.pairs:,} "
+            f"{about}{epoch.batches / batches:,.1f} updates: {epoch.examples:,} "
             f"{task_of(recipe).unit} in {about}{epoch.batches:,} batches; {config.updates:,} "
             f"updates are {about}{config.updates * batches / epoch.batches:,.1f} epochs"
         )

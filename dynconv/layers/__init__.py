@@ -11,7 +11,7 @@ no gradient to their kernels or to their states, while the states of the other l
 of all earlier steps.
 """
 
-from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveSoftmax
+from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveLogSoftmax
 from dynconv.layers.attention import CrossAttention, SelfAttention
 from dynconv.layers.average import AverageAttention
 from dynconv.layers.contract import check_mixer
@@ -24,7 +24,7 @@ from dynconv.layers.talk import TaLKConv
 __all__ = [
     "S4D",
     "AdaptiveEmbedding",
-    "AdaptiveSoftmax",
+    "AdaptiveLogSoftmax",
     "AverageAttention",
     "CrossAttention",
     "DenseConv",

@@ -1,4 +1,4 @@
-"""Embeddings and softmax for large vocabularies, with fewer dimensions for rare types.
+"""Embeddings and log-softmax for large vocabularies, with fewer dimensions for rare types.
 
 The vocabulary is split into bands by falling frequency. Band i contains the types w with
 edges[i] <= w < edges[i + 1], and has embeddings E_i (V_i, w_i) and a projection P_i (C, w_i). Input
@@ -49,11 +49,12 @@ class AdaptiveEmbedding(nn.Module):
         return reduce(torch.add, parts).to(self.words[0].dtype)
 
 
-class AdaptiveSoftmax(nn.Module):
-    """Computes p(w | h) = p(band of w | h) p(w | band of w, h) (Grave et al. 2017, section 3.3).
+class AdaptiveLogSoftmax(nn.Module):
+    """Computes log p(w | h) = log p(band of w | h) + log p(w | band of w, h) (Grave et al. 2017).
 
     The first softmax, the head, chooses among the types of the first band and one class for each
-    further band; its logits are [E_0; classes] h. Band i has its own softmax, of E_i P_i^T h.
+    further band (section 3.3); its logits are [E_0; classes] h. Band i has its own softmax, of
+    E_i P_i^T h.
 
     tied     an embedding whose E_i and P_i are shared; the softmax has no P_0, so the first band
              must be C wide
@@ -108,12 +109,12 @@ class AdaptiveSoftmax(nn.Module):
         first = target.clone()  # the head's target
         for i, members in enumerate(rows):
             first[members] = self.edges[1] + i
-        nats = F.cross_entropy(self._head(hidden), first, reduction="none")
+        nll = F.cross_entropy(self._head(hidden), first, reduction="none")
         for i, (members, (start, _)) in enumerate(zip(rows, tails, strict=True)):
             logits = self._tail(i, hidden[members])
             second = F.cross_entropy(logits, target[members] - start, reduction="none")
-            nats = nats.index_add(0, members, second)
-        return nats
+            nll = nll.index_add(0, members, second)
+        return nll
 
     def loss(self, hidden: Tensor, target: Tensor) -> Tensor:
         """Return the sum of -log p of target (N,)."""

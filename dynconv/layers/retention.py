@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv import ops
-from dynconv.dtypes import accumulator, upcast
+from dynconv.dtypes import accumulator_dtype, upcast
 from dynconv.layers.direction import count_forward, flip_rest
 from dynconv.layers.projection import linear, zero_padding
 from dynconv.layers.state import check_steppable, run_steps
@@ -47,7 +47,7 @@ class Retention(nn.Module):
 
     def _gamma(self, x: Tensor) -> Tensor:
         """Return the factors (H,) in the precision of sums."""
-        h = torch.arange(self.heads, device=x.device, dtype=accumulator(x.dtype))
+        h = torch.arange(self.heads, device=x.device, dtype=accumulator_dtype(x.dtype))
         return 1 - 2 ** (-5 - h)
 
     def _output(self, y: Tensor, g: Tensor) -> Tensor:

@@ -12,12 +12,12 @@ from dynconv.number_checks import check_heads, check_reach
 
 
 class TaLKConv(ProjectedMixer):
-    """Sums windows whose two edges each position predicts for each head.
+    """Sums windows whose two edges each position predicts; `weight_dropout` drops predictions.
 
-    The offsets sigmoid(W x + b) are the reach of a window as a fraction of max_left and max_right.
-    A layer with max_right = 0 is causal and predicts only the left edges. Dropout is applied to the
-    offsets, which are then clamped to 1. With `normalize`, sums are divided by
-    max_left + max_right + 1.
+    The offsets sigmoid(W x + b), one pair per head, are the reach of a window as a fraction of
+    max_left and max_right. A layer with max_right = 0 is causal and predicts only the left edges.
+    Dropout is applied to the offsets, which are then clamped to 1. With `divide_by_reach`, sums are
+    divided by max_left + max_right + 1.
     """
 
     def __init__(
@@ -27,21 +27,17 @@ class TaLKConv(ProjectedMixer):
         max_left: int,
         max_right: int,
         *,
-        normalize: bool = True,
+        divide_by_reach: bool = True,
         glu: bool = False,
         weight_dropout: float = 0.0,
         input_dropout: float = 0.0,
     ):
         check_heads(heads, channels)
         check_reach(max_left, max_right)
-        if not isinstance(normalize, bool):
-            raise ValueError(
-                f"normalize {normalize!r} must be True (divide sums by max_left + max_right + 1) "
-                "or False (leave them as they are)"
-            )
         causal = max_right == 0
         super().__init__(channels, max_left, causal, glu, weight_dropout, input_dropout)
-        self.max_left, self.max_right, self.normalize = max_left, max_right, normalize
+        self.max_left, self.max_right = max_left, max_right
+        self.divide_by_reach = divide_by_reach
         self.offset_proj = linear(channels, heads if self.causal else 2 * heads)
         self.out_proj = linear(channels, channels)
 
@@ -64,4 +60,4 @@ class TaLKConv(ProjectedMixer):
         return self._scaled(history.convolve(share.to(x.dtype)))
 
     def _scaled(self, y: Tensor) -> Tensor:
-        return y if self.normalize else y * (self.max_left + self.max_right + 1)
+        return y if self.divide_by_reach else y * (self.max_left + self.max_right + 1)

@@ -1,4 +1,4 @@
-"""Token embeddings, position embeddings, and the output softmax."""
+"""Token embeddings, position embeddings, and the output log-softmax."""
 
 from __future__ import annotations
 
@@ -40,21 +40,26 @@ def embed_tokens(table: nn.Module, tokens: Tensor, start: int = 0) -> Tensor:
     return x * C**0.5 + sinusoids(positions, C).to(x.dtype)
 
 
-class LinearSoftmax(nn.Linear):
+class LinearLogSoftmax(nn.Module):
     """Computes log p(w | h), the log-softmax of the logits E h."""
 
     def __init__(self, channels: int, vocab_size: int):
-        super().__init__(channels, vocab_size, bias=False)
+        super().__init__()
+        self.weight = nn.Linear(channels, vocab_size, bias=False).weight
         nn.init.normal_(self.weight, std=channels**-0.5)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return E h (..., V) for hidden (..., C), in float32 or wider."""
+        return upcast(F.linear(hidden, self.weight))
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return log-probabilities (..., V) for hidden (..., C), in float32 or wider."""
-        return upcast(super().forward(hidden)).log_softmax(-1)
+        return self.logits(hidden).log_softmax(-1)
 
     def nll(self, hidden: Tensor, target: Tensor) -> Tensor:
         """Return -log p (N,) of target (N,) int64 given hidden (N, C), in float32 or wider."""
-        return F.cross_entropy(upcast(super().forward(hidden)), target, reduction="none")
+        return F.cross_entropy(self.logits(hidden), target, reduction="none")
 
     def loss(self, hidden: Tensor, target: Tensor) -> Tensor:
         """Return the sum of -log p of target (N,), in chunks where N is large."""
-        return projected_loss(hidden, self, target)
+        return projected_loss(hidden, target, self.weight)

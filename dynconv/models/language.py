@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveSoftmax
+from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveLogSoftmax
 from dynconv.models.blocks import build_blocks
 from dynconv.models.decoder import DecoderState, step_blocks
-from dynconv.models.embedding import LinearSoftmax, embed_tokens, token_embedding
+from dynconv.models.embedding import LinearLogSoftmax, embed_tokens, token_embedding
 
 if TYPE_CHECKING:
     from dynconv.config import LanguageModelConfig
@@ -24,7 +24,7 @@ class LanguageModel(nn.Module):
     max_positions: int | None = None  # sinusoids exist for every position
 
     embedding: AdaptiveEmbedding | nn.Embedding
-    output: AdaptiveSoftmax | LinearSoftmax
+    output: AdaptiveLogSoftmax | LinearLogSoftmax
 
     def __init__(self, config: LanguageModelConfig):
         super().__init__()
@@ -40,10 +40,10 @@ class LanguageModel(nn.Module):
             self.embedding = AdaptiveEmbedding(C, edges, widths)
             shared = self.embedding if tied else None
             dropout = config.softmax_dropout
-            self.output = AdaptiveSoftmax(C, edges, widths, dropout=dropout, tied=shared)
+            self.output = AdaptiveLogSoftmax(C, edges, widths, dropout=dropout, tied=shared)
         else:
             self.embedding = token_embedding(V, C)
-            self.output = LinearSoftmax(C, V)
+            self.output = LinearLogSoftmax(C, V)
             if tied:
                 self.output.weight = self.embedding.weight
         self.decoder = decoder

@@ -7,7 +7,7 @@ chunks and compute each chunk's loss and gradients before the next one's logits.
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from dynconv.dtypes import to_autocast_dtype
 from dynconv.ops.derivatives import first_derivative_only
@@ -31,14 +31,17 @@ def label_smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> Ten
 
 
 def projected_loss(
-    hidden: Tensor, output: nn.Linear, target: Tensor, smoothing: float = 0.0
+    hidden: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    smoothing: float = 0.0,
 ) -> Tensor:
     """Return the label-smoothed loss of hidden (N, C), whose logits are W hidden + b.
 
-    `output` has the weight W (V, C), and a bias b (V,) or None; target (N,) is int64. There is no
-    second derivative beyond `MAX_LOGITS` logits.
+    target (N,) int64, weight W (V, C), bias b (V,) or None. There is no second derivative beyond
+    `MAX_LOGITS` logits.
     """
-    weight, bias = output.weight, output.bias
     rows = max(1, MAX_LOGITS // len(weight))
     if len(hidden) <= rows:
         return label_smoothed_loss(F.linear(hidden, weight, bias), target, smoothing)

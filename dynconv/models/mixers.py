@@ -7,11 +7,11 @@ with `register_mixer` before it reads a recipe. Reading one does not need PyTorc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from dynconv.errors import UserError, nearest, quoted
+from dynconv.errors import UserError, name_hint, quoted
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,8 +31,8 @@ class Mixer(NamedTuple):
 
     build: Callable[..., nn.Module]
     size_key: SizeKey | None
-    options: Mapping[str, tuple[Any, ...] | None]
-    """the entries of the model that it takes, each with the values it accepts (None: all)"""
+    options: tuple[str, ...]
+    """the entries of the model that it takes"""
 
 
 MIXERS: dict[str, Mixer] = {}
@@ -44,7 +44,6 @@ def register_mixer(
     *,
     size_key: SizeKey | None = None,
     options: Iterable[str] = (),
-    values: Mapping[str, tuple[Any, ...]] | None = None,
 ) -> Callable[[Callable], Callable]:
     """Return a decorator that registers a function as the builder of a mixer.
 
@@ -58,20 +57,17 @@ def register_mixer(
     options   entries of the model that `build` takes as keyword arguments: fields of
               `MixerModelConfig`. A recipe that sets an entry which none of its mixers takes is
               refused.
-    values    further options, each with the only values that `build` accepts:
-              {"normalize": ("softmax", "none")}. A recipe that sets a value which none of its
-              mixers accepts is refused.
 
     Raises ValueError if the name is taken, or there is no such size_key.
     """
     if size_key not in (None, *SIZE_KEYS):
-        there_are = nearest(str(size_key), SIZE_KEYS, "there are")
-        raise ValueError(f"mixer {name}: size_key {quoted(size_key)} is not known; {there_are}")
+        hint = name_hint(str(size_key), SIZE_KEYS, "there are")
+        raise ValueError(f"mixer {name}: size_key {quoted(size_key)} is not known; {hint}")
     if name in MIXERS:
         raise ValueError(f"mixer {name} is already registered")
 
     def register(build: Callable) -> Callable:
-        MIXERS[name] = Mixer(build, size_key, {**dict.fromkeys(options), **(values or {})})
+        MIXERS[name] = Mixer(build, size_key, tuple(options))
         return build
 
     return register
@@ -80,7 +76,9 @@ def register_mixer(
 def require_mixer(name: str) -> Mixer:
     """Return the mixer registered under a name. Raises ValueError for an unknown one."""
     if name not in MIXERS:
-        raise ValueError(f"mixer {quoted(name)} is not known; {nearest(name, MIXERS, 'there are')}")
+        raise ValueError(
+            f"mixer {quoted(name)} is not known; {name_hint(name, MIXERS, 'there are')}"
+        )
     return MIXERS[name]
 
 
@@ -140,17 +138,9 @@ def build_dynamic(
     return import_layers().DynamicConv(channels, heads, kernel_size, causal=causal, **options)
 
 
-@register_mixer(
-    "talk",
-    size_key="reach",
-    options=["heads", *PROJECTED_OPTIONS],
-    values={"normalize": ("softmax", "none")},
-)
-def build_talk(
-    channels: int, reach: int, causal: bool, heads: int, normalize: str, **options: Any
-) -> nn.Module:
+@register_mixer("talk", size_key="reach", options=["heads", "divide_by_reach", *PROJECTED_OPTIONS])
+def build_talk(channels: int, reach: int, causal: bool, heads: int, **options: Any) -> nn.Module:
     reaches = {"max_left": reach, "max_right": 0 if causal else reach}
-    options["normalize"] = normalize != "none"
     return import_layers().TaLKConv(channels, heads, **reaches, **options)
 
 

@@ -40,6 +40,8 @@ class Translator(nn.Module, ABC):
         N is B, or B x beam, where the hypotheses of a sentence are consecutive rows.
         """
 
-    def forward(self, source: Tensor, target: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self, source: Tensor, target: Tensor, source_pad_mask: Tensor | None = None
+    ) -> Tensor:
         """Return logits (B, T, V) of the token after each prefix of `target`."""
-        return self.output(self.hidden_states(target, self.encode(source, pad_mask)))
+        return self.output(self.hidden_states(target, self.encode(source, source_pad_mask)))

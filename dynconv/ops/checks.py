@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from dynconv.dtypes import accumulator
+from dynconv.dtypes import accumulator_dtype
 from dynconv.number_checks import check_heads, check_reach
 
 
@@ -78,7 +78,7 @@ def check_talk(
     check_reach(max_left, max_right)
     if (right is None) != (max_right == 0):
         raise ValueError(f"right must be None exactly when max_right, here {max_right}, is 0")
-    sums_dtype = accumulator(x.dtype)
+    sums_dtype = accumulator_dtype(x.dtype)
     for name, offset in (("left", left), ("right", right)):
         if offset is None:
             continue
@@ -127,7 +127,7 @@ def require_states(name: str, tensor: Tensor, x: Tensor) -> int:
 def check_ssm(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> None:
     """Raise unless x (B, T, channels), dt (channels,), A and C (channels, N) fit together."""
     check_sequence(x)
-    sums_dtype = accumulator(x.dtype)
+    sums_dtype = accumulator_dtype(x.dtype)
     check_sums_dtype("dt", dt, x, sums_dtype)
     for name, tensor in (("A", A), ("C", C)):
         check_sums_dtype(name, tensor, x, sums_dtype.to_complex())
@@ -161,7 +161,7 @@ def check_retention(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor) -> None:
         check_same_device("q", q, name, tensor)
         check_same_dtype("q", q, name, tensor)
         check_shape(name, tensor, "(B, T, C)", *q.shape)
-    check_sums_dtype("gamma", gamma, q, accumulator(q.dtype), "q")
+    check_sums_dtype("gamma", gamma, q, accumulator_dtype(q.dtype), "q")
     if gamma.dim() != 1:
         raise ValueError(f"gamma {tuple(gamma.shape)} does not fit: it is (H,)")
     check_heads(len(gamma), q.shape[2])
@@ -173,7 +173,7 @@ def check_selective(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> N
     for name, tensor in (("dt", dt), ("B", B), ("C", C)):
         check_same_device("x", x, name, tensor)
         check_same_dtype("x", x, name, tensor)
-    check_sums_dtype("A", A, x, accumulator(x.dtype))
+    check_sums_dtype("A", A, x, accumulator_dtype(x.dtype))
     N = require_states("A", A, x)
     check_shape("dt", dt, "(batch, T, channels)", *x.shape)
     for name, tensor in (("B", B), ("C", C)):

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.dtypes import accumulator
+from dynconv.dtypes import accumulator_dtype
 from dynconv.kernels import on_gpu, torch_ops
 from dynconv.ops.blocked import positions_in_cache
 from dynconv.ops.checks import check_conv
@@ -60,7 +60,7 @@ def channels_last_out(weight: Tensor, x: Tensor, pad_left: int) -> Tensor:
 def channels_last_weight_grad(g: Tensor, x: Tensor, pad_left: int, K: int) -> Tensor:
     """Sum each tap over as many positions as fit into the cache; conv2d is slower from K = 5."""
     padded = pad_time(x, K, pad_left)  # (B, T + K - 1, C)
-    grad = g.new_zeros(x.shape[2], K, dtype=accumulator(g.dtype))
+    grad = g.new_zeros(x.shape[2], K, dtype=accumulator_dtype(g.dtype))
     size = positions_in_cache(x)
     for start, rows in zip(range(0, g.shape[1], size), g.split(size, dim=1), strict=True):
         for j in range(K):

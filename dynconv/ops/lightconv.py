@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dynconv.dtypes import accumulator
+from dynconv.dtypes import accumulator_dtype
 from dynconv.kernels import on_gpu, torch_ops
 from dynconv.ops.blocked import BLOCK, blocks, diagonals
 from dynconv.ops.checks import check_conv
@@ -76,7 +76,7 @@ def light_weight_grad(g: Tensor, x: Tensor, pad_left: int, H: int, K: int) -> Te
     The products g[t] . x[s] of a block form a matrix, and each tap is the sum of one diagonal.
     """
     S = min(BLOCK, g.shape[1])
-    band = g.new_zeros(H, S, S + K - 1, dtype=accumulator(g.dtype))
+    band = g.new_zeros(H, S, S + K - 1, dtype=accumulator_dtype(g.dtype))
     rows, tokens = (z.unflatten(2, (H, -1)).permute(2, 1, 0, 3) for z in (g, x))  # (H, T, B, R)
     for t, s, columns in blocks(g.shape[1], K, pad_left):
         band[:, : t.stop - t.start, columns] += rows[:, t].flatten(2) @ tokens[:, s].flatten(2).mT

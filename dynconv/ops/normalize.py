@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from dynconv.choices import Normalization
-from dynconv.errors import nearest
+from dynconv.errors import name_hint
 from dynconv.ops.checks import check_floating
 
 
@@ -48,7 +48,7 @@ NORMALIZATIONS: dict[Normalization, Callable[[Tensor], Tensor]] = {
 def check_normalization(kind: str) -> None:
     """Raise ValueError unless `kind` is a row of the table above."""
     if kind not in NORMALIZATIONS:
-        hint = nearest(str(kind), NORMALIZATIONS, "choose one of")
+        hint = name_hint(str(kind), NORMALIZATIONS, "choose one of")
         raise ValueError(f"no normalisation {kind!r}: {hint}")
 
 

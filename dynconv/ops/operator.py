@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-from dynconv.errors import nearest
+from dynconv.errors import name_hint
 from dynconv.kernels import is_transformed
 from dynconv.kernels.cpu import build as native
 from dynconv.kernels.cuda import build as cuda
@@ -87,7 +87,7 @@ class Operator(NamedTuple):
         if impl == "auto":
             impl = self.choose_auto(x, T, K, kernels)
         if impl not in self.implementations:
-            hint = nearest(str(impl), ["auto", *self.implementations], "choose one of")
+            hint = name_hint(str(impl), ["auto", *self.implementations], "choose one of")
             raise ValueError(f"{self.name} has no implementation {impl!r}: {hint}")
         if impl in BACKENDS and not BACKENDS[impl].supports(x):
             raise ValueError(f"impl={impl!r} cannot run: {BACKENDS[impl].why_unsupported(x)}")

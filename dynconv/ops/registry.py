@@ -1,6 +1,6 @@
 """Lists the operators, and the implementations of each that can run on this machine."""
 
-from dynconv.errors import nearest
+from dynconv.errors import name_hint
 from dynconv.ops import (
     average,
     depthwise,
@@ -25,7 +25,7 @@ of them, because it is a decoding step of others and is not differentiable"""
 def implementations(operator: str) -> list[str]:
     """Return the names, besides "auto", that `impl` of an operator accepts on this machine."""
     if operator not in OPERATORS:
-        hint = nearest(str(operator), OPERATORS, "there are")
+        hint = name_hint(str(operator), OPERATORS, "there are")
         raise ValueError(f"no operator {operator!r}: {hint}")
     return [
         name

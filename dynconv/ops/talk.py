@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.dtypes import accumulator, upcast, without_autocast
+from dynconv.dtypes import accumulator_dtype, upcast, without_autocast
 from dynconv.kernels import on_gpu, torch_ops
 from dynconv.ops.blocked import blocks
 from dynconv.ops.checks import check_talk
@@ -38,7 +38,7 @@ def edge_distances(
     equation 6.
     """
     T = left.shape[1]
-    t = torch.arange(T, device=left.device, dtype=accumulator(left.dtype))[:, None]  # (T, 1)
+    t = torch.arange(T, device=left.device, dtype=accumulator_dtype(left.dtype))[:, None]  # (T, 1)
     right = torch.zeros_like(left) if right is None else right
     return edge_distance(left, max_left, t), edge_distance(right, max_right, T - 1 - t)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from dynconv.errors import UserError, nearest, quoted
+from dynconv.errors import UserError, name_hint, quoted
 from dynconv.score.base import Score, check_pairs
 from dynconv.score.bleu_score import bleu, chrf
 from dynconv.score.rouge_score import rouge
@@ -112,7 +112,7 @@ METRICS = {
 def require_metric(name: str) -> Metric:
     """Return the metric of this name. Raises UserError when there is none."""
     if name not in METRICS:
-        raise UserError(f"no metric {quoted(name)}; {nearest(name, METRICS, 'there are')}")
+        raise UserError(f"no metric {quoted(name)}; {name_hint(name, METRICS, 'there are')}")
     return METRICS[name]
 
 

@@ -50,8 +50,8 @@ class Perplexity(NamedTuple):
         )
 
 
-def perplexity(nats: np.ndarray, lines: Sequence[str], unknown: int = 0) -> Perplexity:
-    """Compute the perplexity of lines from the nats (N,) of their tokens, `unknown` of them <unk>.
+def perplexity(nll: np.ndarray, lines: Sequence[str], unknown: int = 0) -> Perplexity:
+    """Compute the perplexity of lines whose tokens have these -log p (N,), `unknown` of them <unk>.
 
     Raises UserError for a text in place of a list of lines, and when there are no lines.
     """
@@ -59,7 +59,7 @@ def perplexity(nats: np.ndarray, lines: Sequence[str], unknown: int = 0) -> Perp
     if not lines:
         raise UserError("nothing to score: the text has 0 lines")
     words = sum(len(line.split()) + 1 for line in lines)
-    return Perplexity(float(nats.sum()), len(nats), words, unknown)
+    return Perplexity(float(nll.sum()), len(nll), words, unknown)
 
 
 def bounded_exp(nats: float) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from dynconv.decode import sample, surprisal
+from dynconv.decode import sample, token_nll
 from dynconv.models import LanguageModel
 from dynconv.score import perplexity
 from dynconv.score.perplexity_score import bounded_exp
@@ -33,7 +33,7 @@ class LanguageModeling(Task[LanguageModel]):
     def loss(self, model: LanguageModel, batch: Batch) -> Tensor:
         """Return the cross-entropy; the adaptive softmax does not support label smoothing."""
         hidden = model.hidden_states(batch.prefix).flatten(0, 1)  # (B * T, C)
-        return model.output.loss(hidden.index_select(0, batch.real), batch.target)
+        return model.output.loss(hidden.index_select(0, batch.target_positions), batch.target)
 
     def training_examples(self, corpus: PreparedCorpus) -> Excerpts:
         return Excerpts.from_corpus(corpus, self.recipe.data.block_size)
@@ -78,10 +78,10 @@ class LanguageModeling(Task[LanguageModel]):
         tokens = Excerpts.from_lines(lines, vocabulary, data.block_size).tokens[1:]
         start = time.perf_counter()
         block, context = data.block_size, config.context_window
-        nats = surprisal(
+        nll = token_nll(
             model, tokens, block=block, context=context, batch_tokens=config.batch_tokens
         )
-        result = perplexity(nats, lines, int((tokens == vocabulary.unknown).sum()))
+        result = perplexity(nll, lines, int((tokens == vocabulary.unknown).sum()))
         seconds = time.perf_counter() - start
         return Outcome(
             amount_in_words=f"{len(lines):,} lines",

@@ -45,14 +45,6 @@ class Validation(NamedTuple):
         return self.score, -self.loss
 
 
-class TranslationExample(NamedTuple):
-    """A source sentence, the model's output, and the reference."""
-
-    source: str
-    output: str
-    reference: str
-
-
 @dataclass(frozen=True)
 class Outcome:
     """The scores of a model on a split of a text."""
@@ -67,7 +59,8 @@ class Outcome:
     """the scores, the recipe's metric first; `str` formats each as one line"""
     outputs: list[str] = field(default_factory=list)
     """the outputs, one line per source line; empty if the task scores no outputs"""
-    examples: list[TranslationExample] = field(default_factory=list)
+    examples: list[dict[str, str]] = field(default_factory=list)
+    """some outputs to show, each with what it is compared with: texts by their labels"""
 
 
 class Task(ABC, Generic[M]):

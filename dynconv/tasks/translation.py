@@ -9,18 +9,21 @@ from torch import Tensor
 from dynconv.config.recipe import SEARCH_SETTINGS
 from dynconv.decode import greedy, translate
 from dynconv.decode.stepper import IncrementalStepper, MakeStepper
-from dynconv.errors import UserError
+from dynconv.errors import UserError, shorten
 from dynconv.models import Translator
 from dynconv.models.loss import projected_loss
 from dynconv.score import compute_metric
 from dynconv.score.metric import METRICS, RESAMPLES
-from dynconv.tasks.task import EncodedSplit, Outcome, Task, TranslationExample, Validation
+from dynconv.tasks.task import EncodedSplit, Outcome, Task, Validation
 from dynconv.text import Batch, Pairs, PreparedCorpus, Vocabularies, load_parallel
 from dynconv.text.corpus import corpus_dir, require_references
 from dynconv.text.lines import stream_parallel
 
 EXAMPLES_SHOWN = 10
 """examples that an evaluation shows"""
+LEAST_SHOWN, SHARE_SHOWN = 200, 3
+"""An output is shown up to this many characters, or this many times the length of its reference: a
+model that has hardly trained repeats itself."""
 
 
 class Translation(Task[Translator]):
@@ -35,10 +38,12 @@ class Translation(Task[Translator]):
         Padding is removed before the projection to the vocabulary, the most expensive part.
         """
         smoothing = self.recipe.train.label_smoothing if model.training else 0.0
-        memory = model.encode(batch.source, batch.source_pad)
+        memory = model.encode(batch.source, batch.source_pad_mask)
         hidden = model.hidden_states(batch.prefix, memory).flatten(0, 1)  # (B * T, C)
-        hidden = hidden.index_select(0, batch.real)  # backward faster than by hidden[batch.real]
-        return projected_loss(hidden, model.output, batch.target, smoothing)
+        # Its backward is faster than the one of hidden[batch.target_positions].
+        hidden = hidden.index_select(0, batch.target_positions)
+        output = model.output
+        return projected_loss(hidden, batch.target, output.weight, output.bias, smoothing)
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -48,7 +53,7 @@ class Translation(Task[Translator]):
         return data.source, data.target
 
     def training_examples(self, corpus: PreparedCorpus) -> Pairs:
-        return Pairs.from_corpus(corpus, self.recipe.data.max_source)
+        return Pairs.from_corpus(corpus, self.recipe.data.max_source_tokens)
 
     def encode_split(
         self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str
@@ -61,11 +66,11 @@ class Translation(Task[Translator]):
         kept = [(s, t, line) for s, t, line in lines if s and t]
         if not kept:
             raise UserError(f"{directory}: no pair in split {split} without a blank side")
-        pairs = Pairs.from_ids(((s, t) for s, t, _ in kept), self.recipe.data.max_source)
+        pairs = Pairs.from_ids(((s, t) for s, t, _ in kept), self.recipe.data.max_source_tokens)
         return EncodedSplit(pairs, [line for _, _, line in kept])
 
     def greedy_outputs(self, model: Translator, batch: Batch) -> list[list[int]]:
-        return greedy(model, batch.source, batch.source_pad)
+        return greedy(model, batch.source, batch.source_pad_mask)
 
     def score_outputs(
         self, loss: float, outputs: list[list[int]], split: EncodedSplit, vocabularies: Vocabularies
@@ -94,7 +99,7 @@ class Translation(Task[Translator]):
             vocabularies,
             lines,
             self.recipe.decode,
-            max_source=self.recipe.data.max_source,
+            max_source_tokens=self.recipe.data.max_source_tokens,
             make_stepper=make_stepper,
         )
 
@@ -121,7 +126,11 @@ class Translation(Task[Translator]):
             settings_in_words=f"beam {config.beam}, length penalty {config.lenpen:g}",
             scores=scores,
             outputs=outputs,
-            examples=[
-                TranslationExample(text.source[i], outputs[i], text.target[i]) for i in examples
-            ],
+            examples=[as_example(text.source[i], outputs[i], text.target[i]) for i in examples],
         )
+
+
+def as_example(source: str, output: str, reference: str) -> dict[str, str]:
+    """Return what an evaluation shows of one sentence, by label; a long output is truncated."""
+    longest = max(LEAST_SHOWN, SHARE_SHOWN * len(reference))
+    return {"source": source, "output": shorten(output, longest), "reference": reference}

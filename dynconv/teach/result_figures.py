@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib import pyplot as plt
 
 from dynconv.lab import ledger, style
-from dynconv.lab.ablate.plot import plot_results
+from dynconv.lab.experiment.plot import plot_results
 from dynconv.paths import data_dir
 from dynconv.teach.checkout import run_tool
 
@@ -53,13 +53,13 @@ def draw_recall(numbers: dict[str, Any]) -> plt.Figure:
 
 
 def main() -> None:
-    """Draw learning-curves.png, recall.png, and again each ablation's plot that is there."""
+    """Draw learning-curves.png, recall.png, and again each experiment's plot that is there."""
     plt.switch_backend("agg")
     style.use()
     for name, draw in (("learning-curves", draw_curves), ("recall", draw_recall)):
         figure = draw(ledger.read(name)["numbers"])
         style.save(figure, data_dir() / f"results/{name}.png", dpi=style.SHARP)
-    for picture in (data_dir() / "results").glob("ablate-*.png"):
+    for picture in (data_dir() / "results").glob("experiment-*.png"):
         plot_results(ledger.read(picture.stem)["numbers"], picture)
 
 

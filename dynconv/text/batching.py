@@ -16,23 +16,24 @@ Pair = tuple[Ids, Ids]
 
 
 class Batch(NamedTuple):
-    """A batch of B pairs: int64 ids (B, S) and (B, T), and a bool mask, True at padding."""
+    """A batch of B examples, whose N target tokens come one after another, without padding."""
 
     source: Tensor
-    source_pad: Tensor
+    """ids (B, S) int64; S is 0 in a language model's batch"""
+    source_pad_mask: Tensor
+    """(B, S) bool, True at padding"""
     prefix: Tensor
-    """the decoder's input: <eos>, then the target"""
+    """the decoder's input (B, T) int64: <eos>, then the target"""
     target: Tensor
     """tokens to predict (N,) int64, sentence after sentence: the target, then <eos>"""
-    real: Tensor
+    target_positions: Tensor
     """positions (N,) int64 of those tokens among the B x T positions of `prefix`"""
 
     @classmethod
     def unpadded(cls, source: Tensor, target: Tensor) -> "Batch":
         """Return a batch of ids (B, S) and (B, T) without padding; its prefixes are its targets."""
-        real = torch.arange(target.numel())
-        padding = torch.zeros_like(source, dtype=torch.bool)
-        return cls(source, padding, target, target.flatten(), real)
+        no_padding = torch.zeros_like(source, dtype=torch.bool)
+        return cls(source, no_padding, target, target.flatten(), torch.arange(target.numel()))
 
     def to(self, device: torch.device) -> "Batch":
         """Copy the batch to a device; to a GPU, without waiting for the copy."""
@@ -57,21 +58,21 @@ def pad(sequences: Sequence[Ids], *, before: int = 0, after: int = 0) -> tuple[T
 
 def collate(pairs: Sequence[Pair]) -> Batch:
     """Turn pairs of ids into a batch, with <eos> appended to source and target."""
-    source, source_pad = pad([s for s, _ in pairs], after=1)
+    source, source_pad_mask = pad([s for s, _ in pairs], after=1)
     targets = [t for _, t in pairs]
     prefix, _ = pad(targets, before=1)
-    target, target_pad = pad(targets, after=1)
-    real = torch.from_numpy(np.flatnonzero(~target_pad.numpy()))
-    return Batch(source, source_pad, prefix, target.flatten()[real], real)
+    target, target_pad_mask = pad(targets, after=1)
+    positions = torch.from_numpy(np.flatnonzero(~target_pad_mask.numpy()))
+    return Batch(source, source_pad_mask, prefix, target.flatten()[positions], positions)
 
 
 def collate_text(excerpts: Sequence[Ids]) -> Batch:
     """Turn excerpts, each with the token before it, into a batch without a source."""
     prefix, _ = pad([ids[:-1] for ids in excerpts])
-    target, target_pad = pad([ids[1:] for ids in excerpts])
-    real = torch.from_numpy(np.flatnonzero(~target_pad.numpy()))
+    target, target_pad_mask = pad([ids[1:] for ids in excerpts])
+    positions = torch.from_numpy(np.flatnonzero(~target_pad_mask.numpy()))
     no_source = prefix[:, :0]
-    return Batch(no_source, no_source.bool(), prefix, target.flatten()[real], real)
+    return Batch(no_source, no_source.bool(), prefix, target.flatten()[positions], positions)
 
 
 def batch_by_length(

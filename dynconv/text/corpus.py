@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from dynconv.errors import UserError, nearest, quoted
+from dynconv.errors import UserError, did_you_mean, quoted
 from dynconv.paths import data_dir
 from dynconv.text.lines import OPENERS, read_lines, stream_parallel
 from dynconv.text.manifest import read_manifest
@@ -42,7 +42,8 @@ def corpus_dir(corpus: str) -> Path:
             f"prepared/{Path(corpus).name}; the comment at the head of the recipe, or of its base, "
             "says how"
         )
-    hint = nearest(corpus, [*shipped, *(f"prepared/{name}" for name in others)], "there are")
+    hint = did_you_mean(corpus, [*shipped, *(f"prepared/{name}" for name in others)])
+    hint = hint or f"the shipped corpora are {', '.join(shipped)}"
     tried = Path(corpus).absolute()
     raise UserError(f"no corpus {quoted(corpus)}: not shipped, and no directory {tried}; {hint}")
 

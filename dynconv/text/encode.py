@@ -83,15 +83,15 @@ def encode_corpus(
     part = out.with_name(f".{out.name}.part")
     with disk_errors(out, "name another directory"), scratch_folder(part) as folder:
         (scratch := folder / out.name).mkdir()
-        train, lines = splits["train"], count_rows(splits)["train"]
-        vocabularies = given or learn_vocabularies(train, lines, vocab_size, kind)
+        train, total = splits["train"], count_rows(splits)["train"]
+        vocabularies = given or learn_vocabularies(train, total, vocab_size, kind)
         vocabularies.save(scratch / VOCABULARY)
         dtype = "uint16" if max(map(len, vocabularies)) <= MAX_UINT16_TYPES else "uint32"
-        rows = read_rows(train, "encode", lines)
+        rows = read_rows(train, "encode", total)
         if len(sides) == 2:
             rows = (row for row in rows if all(map(str.strip, row)))
-        pairs, tokens = write_ids(rows, vocabularies[-len(sides) :], scratch, dtype)
-        if not pairs:
+        lines, tokens = write_ids(rows, vocabularies[-len(sides) :], scratch, dtype)
+        if not lines:
             raise UserError(f"{corpus}: no usable pair in split train: all have a blank side")
         for split, side in product(splits.keys() - {"train"}, sides):
             copy_text(directory, f"{split}.{side}", scratch)
@@ -100,8 +100,8 @@ def encode_corpus(
             corpus=corpus,
             source=source,
             target=target,
-            pairs=pairs,
-            blank=lines - pairs,
+            lines=lines,
+            blank=total - lines,
             source_tokens=sum(tokens[:-1]),
             target_tokens=tokens[-1],
             vocab_size=vocab_size,

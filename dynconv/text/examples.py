@@ -65,34 +65,35 @@ class Examples(ABC):
 class Pairs(Examples):
     """Sentence pairs: the ids of source, target, source, target ..., without <eos>."""
 
-    max_source: int = sys.maxsize
-    """maximum number of tokens of a source; longer ones are truncated"""
+    max_source_tokens: int = sys.maxsize
+    """maximum number of tokens of a source, with <eos>; longer ones are truncated"""
 
     sides, collate = 2, staticmethod(collate)
 
     @classmethod
-    def from_corpus(cls, corpus: PreparedCorpus, max_source: int = sys.maxsize) -> "Pairs":
+    def from_corpus(cls, corpus: PreparedCorpus, max_source_tokens: int = sys.maxsize) -> "Pairs":
         """Return the pairs of a prepared training split, memory-mapped."""
-        return cls(corpus.tokens, corpus.bounds, corpus.directory, max_source)
+        return cls(corpus.tokens, corpus.bounds, corpus.directory, max_source_tokens)
 
     @classmethod
-    def from_ids(cls, pairs: Iterable[Pair], max_source: int = sys.maxsize) -> "Pairs":
+    def from_ids(cls, pairs: Iterable[Pair], max_source_tokens: int = sys.maxsize) -> "Pairs":
         """Return pairs of ids that are in memory."""
         sides = [np.asarray(ids, np.int64) for ids in chain.from_iterable(pairs)]
         bounds = np.cumsum([0, *map(len, sides)])
-        return cls(np.concatenate(sides), bounds, max_source=max_source)
+        return cls(np.concatenate(sides), bounds, max_source_tokens=max_source_tokens)
 
     def __getitem__(self, i: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the source and target of pair i as views."""
         start, middle, end = self.offsets(i)
-        return self.tokens[start : min(middle, start + self.max_source)], self.tokens[middle:end]
+        last = min(middle, start + self.max_source_tokens - 1)
+        return self.tokens[start:last], self.tokens[middle:end]
 
     def lengths(self, indices: Iterable[int] | np.ndarray) -> np.ndarray:
         """Count the tokens of source and target, <eos> included: (N,) indices to (N, 2) int64."""
         first = self.first_bounds(indices)
         start, middle, end = (self.bounds[first + k] for k in range(3))
-        source = np.minimum(middle - start, self.max_source)
-        return np.stack([source, end - middle], axis=1) + 1
+        source = np.minimum(middle - start + 1, self.max_source_tokens)
+        return np.stack([source, end - middle + 1], axis=1)
 
     def as_text(self, i: int, vocabularies: Vocabularies) -> dict[str, str]:
         source, target = (v.decode(ids) for v, ids in zip(vocabularies, self[i], strict=True))

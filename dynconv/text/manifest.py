@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dynconv.errors import UserError, nearest, quoted
+from dynconv.errors import UserError, name_hint, quoted
 from dynconv.paths import data_dir, raw_dir
 from dynconv.yaml12 import read_yaml
 
@@ -123,7 +123,7 @@ def require_corpus(name: str) -> CorpusEntry:
     """
     known = read_manifest()
     if name not in known:
-        hint = nearest(name, known, "there are")
+        hint = name_hint(name, known, "there are")
         raise UserError(f"no corpus {quoted(name)} in the manifest; {hint}")
     return known[name]
 

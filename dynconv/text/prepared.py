@@ -55,12 +55,12 @@ class PreparedCorpus:
     directory: Path
     corpus: str
     source: str | None
-    """the language of the source; None for the text of a language model, whose lines are counted as
-    pairs"""
+    """the language of the source; None for the text of a language model"""
     target: str
-    pairs: Count
+    lines: Count
+    """lines of each side"""
     blank: Count
-    """pairs left out because a side is blank"""
+    """lines left out because a side is blank"""
     source_tokens: Count
     target_tokens: Count
     vocab_size: PositiveInt | tuple[PositiveInt, PositiveInt]
@@ -137,6 +137,8 @@ def open_prepared(directory: Path, *, verify: bool) -> PreparedCorpus:
         raise UserError(f"{directory}: no prepared corpus here (it has no {CORPUS_META})") from None
     if not isinstance(tree, dict) or tree.pop("format", None) != CORPUS_FORMAT:
         raise UserError(f"{meta}: not of format {CORPUS_FORMAT!r}: {REMEDY}")
+    if "pairs" in tree:  # the name in version 0.1
+        tree = {"lines" if key == "pairs" else key: value for key, value in tree.items()}
     prepared = validated_content(PreparedCorpus, {**tree, "directory": directory}, meta, REMEDY)
     check_counts(prepared)
     for name, recorded in prepared.files.items():
@@ -157,10 +159,10 @@ def check_counts(corpus: PreparedCorpus) -> None:
     sizes = {name: file["bytes"] for name, file in corpus.files.items()}
     tokens = corpus.source_tokens + corpus.target_tokens
     if corpus.sides == 1:
-        tokens += corpus.pairs + 1  # an <eos> after each line, and one before the first
+        tokens += corpus.lines + 1  # an <eos> after each line, and one before the first
     expected = {
         TOKENS: np.dtype(corpus.dtype).itemsize * tokens,
-        BOUNDS: 8 * (corpus.sides * corpus.pairs + 1),
+        BOUNDS: 8 * (corpus.sides * corpus.lines + 1),
         VOCABULARY: sizes.get(VOCABULARY, 0),
     }
     for name, size in expected.items():

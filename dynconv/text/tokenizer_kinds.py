@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from dynconv.choices import VocabularyKind
-from dynconv.errors import UserError, nearest, quoted
+from dynconv.errors import UserError, name_hint, quoted
 
 SPECIALS = ["<pad>", "<eos>"]
 END = "</w>"
@@ -175,7 +175,7 @@ KINDS: dict[str, TokenizerKind] = {kind.name: kind for kind in (ByteLevelBPE(), 
 def require_kind(name: str) -> TokenizerKind:
     """Return the kind of this name. Raises UserError when there is none."""
     if name not in KINDS:
-        hint = nearest(str(name), KINDS, "there are")
+        hint = name_hint(str(name), KINDS, "there are")
         raise UserError(f"vocabulary {quoted(name)} is not known; {hint}")
     return KINDS[name]
 

@@ -100,7 +100,7 @@ def iter_batches(
         if not usable:
             raise UserError(
                 f"{examples.directory}: no usable example in split train: "
-                f"all have more than {longest} tokens (data.max_length, train.batch_tokens)"
+                f"all have more than {longest} tokens (data.max_example_tokens, train.batch_tokens)"
             )
         epoch, first = epoch + 1, 0
 

@@ -152,7 +152,8 @@ def open_log(session: Session) -> Iterator[Log]:
         limit = session.recipe.longest_example
         log.say(
             f"{session.too_long:,} of {len(session.examples):,} {session.task.unit} are left "
-            f"out: a side has more than {limit} tokens (data.max_length, train.batch_tokens)"
+            f"out: a side has more than {limit} tokens (data.max_example_tokens, "
+            "train.batch_tokens)"
         )
     try:
         yield log

@@ -1,7 +1,7 @@
 """The training loop: updates, checkpoints and validations until the run is finished or stopped."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from signal import SIGTERM, Signals
@@ -13,13 +13,7 @@ from dynconv.train.distributed import join_processes
 from dynconv.train.log import Log, open_log
 from dynconv.train.not_finite import raise_not_finite
 from dynconv.train.run_directory import folder_lock
-from dynconv.train.saving import (
-    finish_saving,
-    load_averaged_weights,
-    save_average,
-    save_checkpoint,
-    save_validation,
-)
+from dynconv.train.saving import CheckpointSaver, load_averaged_weights, save_average
 from dynconv.train.session import Session
 from dynconv.train.setup import open_session
 from dynconv.train.signals import catch_signals
@@ -63,7 +57,8 @@ def train(
             ThreadPoolExecutor(1) as writer,
         ):
             session.watch.lap("start")
-            return run_updates(session, pending_signal, trace_update, log, writer)
+            saver = CheckpointSaver(session, writer)
+            return run_updates(session, saver, pending_signal, trace_update, log)
 
 
 @contextmanager
@@ -84,16 +79,15 @@ def explain_out_of_memory(recipe: Recipe) -> Iterator[None]:
 
 def run_updates(
     session: Session,
+    saver: CheckpointSaver,
     pending_signal: Callable[[], int],
     trace_update: Callable[[], None],
     log: Log,
-    writer: Executor,
 ) -> Signals | None:
     """Make updates, with checkpoints and validations, until training is finished or interrupted.
 
     pending_signal  returns the signal that this process has received, or 0
     trace_update    is called after each update
-    writer          writes a copy of the state at each checkpoint, while training goes on
     """
     recipe, config, watch = session.recipe, session.recipe.train, session.watch
     position = session.progress.position
@@ -102,7 +96,7 @@ def run_updates(
     )
     while True:
         if session.checkpoint_is_due and not session.progress.validated:
-            validate_checkpoint(session, log, writer)
+            validate_checkpoint(session, saver, log)
         if session.is_finished:
             break
         update = next(updates)
@@ -118,14 +112,14 @@ def run_updates(
         trace_update()
         watch.lap("log")
         if session.checkpoint_is_due or result.stop:  # before validating, which may take long
-            save_checkpoint(session, writer)
+            saver.save()
             watch.lap("save")
         if result.stop:
-            finish_saving(session)
+            saver.wait()
             done = session.progress.updates
             log.say(f"stopped at update {done}, saved; the same command continues from there")
             return Signals(pending_signal() or SIGTERM)
-    finish_saving(session)
+    saver.wait()
     watch.lap("save")
     if config.average_checkpoints:
         complete_average(session, log)
@@ -146,12 +140,12 @@ def complete_average(session: Session, log: Log) -> None:
     log.say(f"average of {count} checkpoint{'s' * (count > 1)}{all_there}: {described}")
 
 
-def validate_checkpoint(session: Session, log: Log, writer: Executor) -> None:
+def validate_checkpoint(session: Session, saver: CheckpointSaver, log: Log) -> None:
     """Validate the newest checkpoint, add the scores to it, and delete older ones."""
     validation = validate(session)
     log.log_event("valid", session.progress.updates, **validation._asdict())
     session.record(validation)
-    save_validation(session, writer)
+    saver.add_validation()
     # The other ranks wait here: within an update they would wait for train.timeout only.
     example = session.ranks.on_rank_zero(lambda: preview_output(session))
     session.watch.lap("validate")

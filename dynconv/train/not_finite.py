@@ -21,8 +21,8 @@ def raise_not_finite(session: Session, update: UpdateBatches, skipped: SkippedUp
     batches = [
         {
             "loss": str(loss.item()),  # JSON has no nan
-            "pairs": [
-                {"pair": int(i), **session.examples.as_text(i, session.vocabularies)}
+            "examples": [
+                {"example": int(i), **session.examples.as_text(i, session.vocabularies)}
                 for i in indices
             ],
         }

@@ -13,14 +13,14 @@ checkpoints/        see `dynconv.train.checkpoint`
 not-finite-*.json   the sentences of an update whose loss or gradient was not finite
 curves.png          drawn by `dynconv plot`
 SPLIT.scores.json, SPLIT.hypotheses.txt     see `dynconv.train.trained`
-trial.json, ablation.json                   see `dynconv.lab.tune`, `dynconv.lab.ablate.run`
+trial.json, results.json                    see `dynconv.lab.tune`, `dynconv.lab.experiment.run`
 """
 
 import json
 import os
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,9 +84,10 @@ def check_not_deleted(run: Path) -> None:
 def folder_lock(folder: Path) -> Iterator[None]:
     """Keep other training processes out of the folder of one run, or of many.
 
-    Creates the folder if necessary, and deletes it again if training fails before writing to it.
+    Creates the folder if necessary, and deletes it again, with the parents that it needed, if
+    training fails before writing to it.
     """
-    made = not folder.exists()
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
     make_folder(folder, "name another run directory (--run)")
     check_writable(
         folder / LOCK, f"allow it by chmod u+w {folder}, or name another run directory (--run)"
@@ -98,8 +99,9 @@ def folder_lock(folder: Path) -> Iterator[None]:
     except Exception:
         if folder.is_dir() and os.listdir(folder) == [MARK]:
             (folder / MARK).unlink()
-        if made and folder.is_dir() and not os.listdir(folder):
-            folder.rmdir()
+        with suppress(OSError):  # not empty
+            for each in made:
+                each.rmdir()
         raise
 
 

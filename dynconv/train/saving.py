@@ -4,7 +4,7 @@ Rank 0 copies the state, and training goes on while a thread writes the copy. On
 written at a time: the next one waits for it, and raises its errors.
 """
 
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from typing import Any
 
 import torch
@@ -16,35 +16,69 @@ from dynconv.train.session import Session
 from dynconv.train.weights import average_weights, load_weights, named_weights
 
 
-def save_checkpoint(session: Session, writer: Executor) -> None:
-    """Copy the state after waiting for the checkpoint before, and start to write the copy.
+class CheckpointSaver:
+    """Saves the checkpoints of a session, whose state it copies before `writer` writes the copy.
 
-    The checkpoint has no scores yet.
+    writer  runs one function at a time, in a thread
     """
-    finish_saving(session)
-    progress, files = session.progress, session.corpus.files
-    meta = {
-        "update": progress.updates,
-        "position": progress.position,
-        "batches": session.recipe.train.accumulate * session.ranks.world_size,
-        "device": session.ranks.device.type,
-        "loss": None,
-        "score": None,
-        "history": [validation._asdict() for validation in session.history],
-        "vocabulary": files[VOCABULARY]["sha256"],
-        "text": files[TOKENS]["sha256"],  # a position means nothing in another text
-    }
 
-    if session.ranks.is_rank_zero:
-        state = {
-            "optimizer": session.optimizer.state_dict(),
-            "scaler": session.scaler.state_dict(),
+    def __init__(self, session: Session, writer: Executor):
+        self.session, self.writer = session, writer
+        self.pending: Future[Any] | None = None  # the newest save, made by a thread of rank 0
+        self.snapshot: dict[str, Any] = {}  # the copied state; the next copy reuses its memory
+
+    def save(self) -> None:
+        """Copy the state after waiting for the checkpoint before, and start to write the copy.
+
+        The checkpoint has no scores yet.
+        """
+        self.wait()
+        session = self.session
+        progress, files = session.progress, session.corpus.files
+        meta = {
+            "update": progress.updates,
+            "position": progress.position,
+            "batches": session.recipe.train.accumulate * session.ranks.world_size,
+            "device": session.ranks.device.type,
+            "loss": None,
+            "score": None,
+            "history": [validation._asdict() for validation in session.history],
+            "vocabulary": files[VOCABULARY]["sha256"],
+            "text": files[TOKENS]["sha256"],  # a position means nothing in another text
         }
-        parts = {"weights": named_weights(session.model), "state": state}
-        session.snapshot = copy_state(parts, session.snapshot)
-        session.pending_save = writer.submit(
-            session.checkpoints.write, progress.checkpoint_name, **session.snapshot, meta=meta
-        )
+
+        if session.ranks.is_rank_zero:
+            state = {
+                "optimizer": session.optimizer.state_dict(),
+                "scaler": session.scaler.state_dict(),
+            }
+            parts = {"weights": named_weights(session.model), "state": state}
+            self.snapshot = copy_state(parts, self.snapshot)
+            self.pending = self.writer.submit(
+                session.checkpoints.write, progress.checkpoint_name, **self.snapshot, meta=meta
+            )
+
+    def wait(self) -> None:
+        """Wait until the newest save is on the disk; raise UserError if it was not written."""
+        pending = self.pending
+        self.session.ranks.on_rank_zero(lambda: pending.result() if pending else None)
+
+    def add_validation(self) -> None:
+        """Add the newest validation to the newest checkpoint, and delete those that are not kept.
+
+        The thread does so once the checkpoint is written.
+        """
+        session, earlier = self.session, self.pending
+        name, validation = session.progress.checkpoint_name, session.history[-1]
+
+        def write() -> None:
+            if earlier:
+                earlier.result()
+            session.checkpoints.add_validation(name, validation)
+            session.checkpoints.prune(session.recipe.train.keep_checkpoints)
+
+        if session.ranks.is_rank_zero:
+            self.pending = self.writer.submit(write)
 
 
 def copy_state(state: Any, earlier: Any = None) -> Any:
@@ -56,30 +90,6 @@ def copy_state(state: Any, earlier: Any = None) -> Any:
         earlier = earlier or {}
         return {key: copy_state(each, earlier.get(key)) for key, each in state.items()}
     return state
-
-
-def finish_saving(session: Session) -> None:
-    """Wait until the newest checkpoint is on the disk; raise UserError if it was not written."""
-    save = session.pending_save
-    session.ranks.on_rank_zero(lambda: save.result() if save else None)
-
-
-def save_validation(session: Session, writer: Executor) -> None:
-    """Add the newest validation to the newest checkpoint, and delete those that are not kept.
-
-    The thread does so once the checkpoint is written.
-    """
-    name, validation = session.progress.checkpoint_name, session.history[-1]
-    earlier = session.pending_save
-
-    def write() -> None:
-        if earlier:
-            earlier.result()
-        session.checkpoints.add_validation(name, validation)
-        session.checkpoints.prune(session.recipe.train.keep_checkpoints)
-
-    if session.ranks.is_rank_zero:
-        session.pending_save = writer.submit(write)
 
 
 def load_averaged_weights(session: Session) -> int:

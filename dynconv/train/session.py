@@ -1,10 +1,9 @@
 """The state of a training run, which the other modules of this package read and change."""
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -52,7 +51,7 @@ class Session:
     examples: Examples
     """the examples that the task trains on"""
     too_long: int
-    """number of examples that training leaves out, as they exceed data.max_length or
+    """number of examples that training leaves out, as they exceed data.max_example_tokens or
     train.batch_tokens"""
     validation_split: EncodedSplit
     model: nn.Module
@@ -66,10 +65,6 @@ class Session:
     progress: Progress = Progress()
     history: list[Validation] = field(default_factory=list)
     """the validations so far, which the schedule `plateau` and `patience` depend on"""
-    pending_save: Future[Any] | None = None
-    """the newest save, which a thread of rank 0 makes or has made"""
-    snapshot: dict[str, Any] = field(default_factory=dict)
-    """the copy of the state that `pending_save` writes; the next checkpoint reuses its memory"""
     skipped: int = 0
     """updates in a row that were skipped because loss or gradient was not finite"""
 

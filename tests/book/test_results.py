@@ -8,13 +8,13 @@ from conftest import ROOT
 
 from dynconv.config import load_experiment, require_experiment
 from dynconv.lab import ledger, style
-from dynconv.lab.ablate.table import format_scores
+from dynconv.lab.experiment.table import format_scores
 from dynconv.teach import result_figures
 
 PAGE = (ROOT / "book/results.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TABLES = ("help-de-en-mixers", "austen-mixers", "synopsis-mixers")
-RECORDS = {name: ledger.read(f"ablate-{name}")["numbers"] for name in TABLES}
+RECORDS = {name: ledger.read(f"experiment-{name}")["numbers"] for name in TABLES}
 
 
 def expected(name: str) -> dict[str, list[str]]:
@@ -55,7 +55,9 @@ def test_the_books_tables_are_the_recorded_ones():
 
 
 def test_the_readmes_table_is_the_recorded_one():
-    tuned = {row["name"]: row for row in ledger.read("ablate-help-de-en-tuned")["numbers"]["rows"]}
+    tuned = {
+        row["name"]: row for row in ledger.read("experiment-help-de-en-tuned")["numbers"]["rows"]
+    }
     curves = ledger.read("learning-curves")["numbers"]
     found = {}
     for row in RECORDS["help-de-en-mixers"]["rows"]:
@@ -80,8 +82,8 @@ def lead_over_attention(rows: dict[str, dict], name: str) -> str:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_its_picture_is_on_the_page(name):
-    assert f"data/results/ablate-{name}.png" in PAGE
-    assert (ROOT / f"data/results/ablate-{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert f"data/results/experiment-{name}.png" in PAGE
+    assert (ROOT / f"data/results/experiment-{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_pictures_call_mixers_what_the_page_calls_them():
@@ -115,7 +117,7 @@ def test_the_search_is_the_recorded_one(name, mixer):
 
 
 def test_the_tuned_scores_are_the_recorded_ones():
-    rows = ledger.read("ablate-help-de-en-tuned")["numbers"]["rows"]
+    rows = ledger.read("experiment-help-de-en-tuned")["numbers"]["rows"]
     tuned = {row["name"]: row for row in rows}
     shipped = {row["name"]: row["mean"] for row in RECORDS["help-de-en-mixers"]["rows"]}
     for name, row in tuned.items():
@@ -178,7 +180,7 @@ def test_the_independent_baseline_is_the_recorded_one():
 
 
 def test_the_control_with_windows_is_the_recorded_one():
-    (row,) = ledger.read("ablate-help-de-en-window")["numbers"]["rows"]
+    (row,) = ledger.read("experiment-help-de-en-window")["numbers"]["rows"]
     mean = {row["name"]: row["mean"] for row in RECORDS["help-de-en-mixers"]["rows"]}
     gain, gap = row["mean"] - mean["attention"], mean["dynamic"] - mean["attention"]
     assert 0.75 < gain / gap < 0.85, "four fifths"

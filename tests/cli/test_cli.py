@@ -25,7 +25,7 @@ from helpers.forked import Forked, execute
 from helpers.ranks import TRAIN, start_training
 
 from dynconv import cli
-from dynconv.cli import plan
+from dynconv.cli import estimate
 from dynconv.cli.packages import explain_missing, how_to_install
 from dynconv.config import load_recipe
 from dynconv.score.metric import METRICS
@@ -64,9 +64,9 @@ def test_train_translate_evaluate_score_plot_bench(recipe_file, corpus, tmp_path
     assert "BLEU = " in text and "chrF2 = " in text and "version:" in text
     scores = json.loads((run / "test.scores.json").read_text())
     assert scores["lenpen"] == 0.6 and scores["sentences"] == 20
-    assert cli.main(["evaluate", str(run), "decode.max_length=2", "--beam", "1"]) == 0
+    assert cli.main(["evaluate", str(run), "decode.max_tokens=2", "--beam", "1"]) == 0
     scores = json.loads((run / "test.scores.json").read_text())
-    assert scores["max_length"] == 2 and scores["beam"] == 1 and scores["lenpen"] == 1
+    assert scores["max_tokens"] == 2 and scores["beam"] == 1 and scores["lenpen"] == 1
     outputs = (run / "test.hypotheses.txt").read_text(encoding="utf-8").splitlines()
     assert len(outputs) == 20 and all(len(line.split()) < 2 for line in outputs)
 
@@ -163,23 +163,25 @@ def test_prepare_a_shipped_corpus_by_name(tmp_path, monkeypatch, capsys):
     assert "its languages are not known" in fails(capsys, "data", "prepare", tmp_path)
 
 
-def test_plan_prints_every_row_and_refuses_a_negative_memory(recipe_file, capsys):
+def test_estimate_prints_every_row_and_refuses_a_negative_memory(recipe_file, capsys):
     assert (
-        cli.main(["plan", str(recipe_file), "--gpus", "2", "--memory", "1", "--tokens-per-s", "9"])
+        cli.main(
+            ["estimate", str(recipe_file), "--gpus", "2", "--memory", "1", "--tokens-per-s", "9"]
+        )
         == 0
     )
     said = capsys.readouterr().out
     for row in ("parameters", "optimizer", "activations", "one update", "epoch", "hours"):
         assert f"\n{row} " in f"\n{said}"
     assert "--memory: -1 must be a number above 0" in fails(
-        capsys, "plan", recipe_file, "--memory", "-1"
+        capsys, "estimate", recipe_file, "--memory", "-1"
     )
 
 
-def test_a_long_plan_says_that_it_is_at_work(recipe_file, capsys, monkeypatch):
-    monkeypatch.setattr(plan, "PATIENCE", 0.0)
-    assert cli.main(["plan", str(recipe_file), "--memory", "0.1"]) == 0
-    assert capsys.readouterr().err.strip() == plan.WAITING
+def test_a_long_estimate_says_that_it_is_at_work(recipe_file, capsys, monkeypatch):
+    monkeypatch.setattr(estimate, "PATIENCE", 0.0)
+    assert cli.main(["estimate", str(recipe_file), "--memory", "0.1"]) == 0
+    assert capsys.readouterr().err.strip() == estimate.WAITING
 
 
 def test_translate_reads_stdin_and_writes_a_line_for_each_line(run):
@@ -439,12 +441,12 @@ def test_every_module_that_the_package_imports_is_in_a_package_that_it_declares(
 
 def test_a_command_that_misses_a_module(recipe_file, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "yaml", None)  # importing it raises ModuleNotFoundError
-    assert "yaml is not installed: pip install pyyaml" in fails(capsys, "plan", recipe_file)
+    assert "yaml is not installed: pip install pyyaml" in fails(capsys, "estimate", recipe_file)
 
 
 def test_help_names_a_default_once(capsys):
     with pytest.raises(SystemExit):
-        cli.main(["plan", "--help"])
+        cli.main(["estimate", "--help"])
     assert "default: 80, that" not in " ".join(capsys.readouterr().out.split())
 
 
@@ -492,12 +494,15 @@ def test_unknown_options_are_refused(recipe_file, capsys):
         (["train", "x", "--lr", "3"], "have no dashes: train.lr=...: dynconv train --help"),
         (["train", "x", "--seed=3"], "have no dashes: train.seed="),
         (["train", "x", "--train.lr=3"], "have no dashes: train.lr="),
-        (["train", "x", "--max-length", "3"], "data.max_length=... or decode.max_length=..."),
+        (
+            ["train", "x", "--batch-tokens", "3"],
+            "train.batch_tokens=... or decode.batch_tokens=...",
+        ),
         (["train", "x", "--learning", "3"], "have no dashes: train.lr=5e-4: dynconv"),
         (["train", "x", "--run_dir", "y"], "did you mean --run-dir?"),
         (["translate", "x", "--bean", "3"], "did you mean --beam?: dynconv translate --help"),
-        (["evaluate", "x", "--limit", "20"], "have no dashes: decode.min_length=3: dynconv eval"),
-        (["evaluate", "x", "--max-length", "20"], "no dashes: decode.max_length=...: dynconv eval"),
+        (["evaluate", "x", "--limit", "20"], "have no dashes: decode.min_tokens=3: dynconv eval"),
+        (["evaluate", "x", "--max-tokens", "20"], "no dashes: decode.max_tokens=...: dynconv eval"),
         (["data", "list", "x"], "arguments: x: dynconv data list --help"),
     ],
 )

@@ -112,8 +112,9 @@ model.channels=-16 model.channels=17 model.ffn=0 model.ffn=big model.heads=0 mod
 model.dropout=1 model.dropout=-0.1 model.architecture=rnn model.norm=batch
 model.encoder.layers=0 model.encoder.mixer=lstm model.encoder.kernel_size=0
 model.encoder.kernel_size=[3,5]
-data.block_size=5 data.vocabulary=letters data.max_source=0 data.max_length=0 data.corpus=3
-decode.beam=0 decode.lenpen=.nan decode.lenpen=x decode.min_length=-1 decode.max_length=0
+data.block_size=5 data.vocabulary=letters data.corpus=3
+data.max_source_tokens=1 data.max_example_tokens=0
+decode.beam=0 decode.lenpen=.nan decode.lenpen=x decode.min_tokens=0 decode.max_tokens=0
 decode.no_repeat_ngram_size=-1 decode.context_window=-5 decode.batch_tokens=0 decode.dictionary=one
 metric=accuracy profile=maybe profile=1
 trian.lr=1 train.lrr=1 train.lr.x=1 lr=1
@@ -128,11 +129,11 @@ translate language-run | language model
 translate tiny-run extra | 'extra': write it as key=value
 translate tiny-run train.lr=1 | train.lr was fixed when the model was trained: leave it out
 translate tiny-run decode=1 | decode was fixed
-translate tiny-run decode.min_length=-1 | decode.min_length -1 must be a whole number
+translate tiny-run decode.min_tokens=-1 | decode.min_tokens -1 must be a whole number
 translate tiny-run decode.context_window=5 | decode.context_window 5 has no effect
 evaluate tiny-run --beam 3 decode.beam=4 | decode.beam=4 and decode.beam=3 replace the same entry
 evaluate tiny-run decode.bean=3 | unknown key decode.bean; did you mean beam?
-evaluate language-run decode.min_length=3 | beam search is for translators; leave it out
+evaluate language-run decode.min_tokens=3 | beam search is for translators; leave it out
 translate tiny-run --checkpoint 7 | 7
 translate tiny-run --checkpoint nowhere | nowhere
 translate tiny-run --checkpoint ../nowhere | nowhere
@@ -264,28 +265,28 @@ train tiny.yaml --run r lr | 'lr'
 train tiny.yaml --run r train.lr=[ | train.lr=[
 train help-de-en-dynamc --run r | did you mean
 train wu2019-table6:nothing --run r | nothing
-plan nowhere | nowhere
-plan broken.yaml | broken.yaml
-plan tiny.yaml train.lr=fast | fast
-ablate nowhere | nowhere
-ablate broken.yaml | broken.yaml
-ablate tiny.yaml | tiny.yaml
-ablate wu2019-table6 train.seed=3 | train.seed
-ablate wu2019-table6 --output nowhere/out.json | nowhere
-ablate --list nowhere | name nowhere has no effect
-ablate table.yaml --run r --output tiny-run/environment.json | environment.json: already exists
-ablate table.yaml --run r --output tiny-run/log.jsonl | log.jsonl: already exists
-ablate table.yaml --run r --output tiny-run/checkpoints/000001/state.pt | state.pt: already exists
-ablate table.yaml --run r --output one | one: already exists
-ablate table.yaml --run r --output mine.json | mine.json: already exists
-ablate table.yaml --run r --output photo.json | photo.png: already exists
+estimate nowhere | nowhere
+estimate broken.yaml | broken.yaml
+estimate tiny.yaml train.lr=fast | fast
+experiment nowhere | nowhere
+experiment broken.yaml | broken.yaml
+experiment tiny.yaml | tiny.yaml
+experiment wu2019-table6 train.seed=3 | train.seed
+experiment wu2019-table6 --output nowhere/out.json | nowhere
+experiment --list nowhere | name nowhere has no effect
+experiment table.yaml --run r --output tiny-run/environment.json | environment.json: already exists
+experiment table.yaml --run r --output tiny-run/log.jsonl | log.jsonl: already exists
+experiment table.yaml --run r --output tiny-run/checkpoints/000001/state.pt | state.pt: already
+experiment table.yaml --run r --output one | one: already exists
+experiment table.yaml --run r --output mine.json | mine.json: already exists
+experiment table.yaml --run r --output photo.json | photo.png: already exists
 tune tiny.yaml --run r --output mine.json | mine.json: already exists
 tune tiny.yaml --run mine --space rates.yaml --output out.json | trials.log: no log of trials
 tune tiny.yaml --run r --space space.yaml --output out.json | settings is empty
 tune tiny.yaml --run r --space choices.yaml --output out.json | settings.train.lr is empty
 bench train tiny.yaml --output tiny-run/recipe.yaml | recipe.yaml: already exists
 bench ops --output two | two: already exists
-ablate table.yaml data.corpus=corpora/untested --run r --output out.json | no test.de
+experiment table.yaml data.corpus=corpora/untested --run r --output out.json | no test.de
 data fetch nothing | nothing
 data prepare nothing | nothing
 data prepare text | languages
@@ -337,10 +338,10 @@ generate language-run --seed x | x
 evaluate tiny-run --beam 0 | 0
 score one | REFERENCES
 plot | RUN
-plan tiny.yaml --memory -1 | -1
-plan tiny.yaml --memory nan | nan
-plan tiny.yaml --gpus 0 | 0
-ablate wu2019-table6 --seeds 0 | 0
+estimate tiny.yaml --memory -1 | -1
+estimate tiny.yaml --memory nan | nan
+estimate tiny.yaml --gpus 0 | 0
+experiment wu2019-table6 --seeds 0 | 0
 data nothing | nothing
 data prepare text --vocabulary letters | letters
 data prepare text --vocab-size 0 | 0
@@ -363,7 +364,7 @@ def fails_in_one_line(command: str, word: str, workplace, monkeypatch, capsys) -
     output, error = capsys.readouterr()
     assert error.startswith("dynconv: ") and error.count("\n") == 1, error
     assert word in error and len(error) < 1000, error
-    assert output == "" or command.startswith("ablate")
+    assert output == "" or command.startswith("experiment")
     assert snapshot(workplace) == before and sorted(workplace.rglob("*")) == folders
 
 

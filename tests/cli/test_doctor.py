@@ -168,7 +168,7 @@ class TestWithACompiler:
             assert path.read_bytes() == whole
 
     def test_a_library_is_tried_with_numbers_while_tensors_are_fake(self):
-        """As in `dynconv plan`, which may be the first command on a machine."""
+        """As in `dynconv estimate`, which may be the first command on a machine."""
         path = Path(native.load_library(torch.float32)._name)
         with FakeTensorMode():
             assert native.find_fault(path, torch.float32) == []

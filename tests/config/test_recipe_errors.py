@@ -266,7 +266,7 @@ def test_the_old_names_of_settings_are_still_read(tmp_path):
     recipe = loaded(tmp_path, old, "train.keep=3")
     train = recipe.train
     assert (train.max_skipped, train.keep_checkpoints, train.average_checkpoints) == (1, 3, 2)
-    assert recipe.data.max_length == 9
+    assert recipe.data.max_example_tokens == 9
     assert "keep:" not in dump_recipe(recipe)
     mixed = loaded(tmp_path, "train: {keep_checkpoints: 7}", "train.keep=8")
     assert mixed.train.keep_checkpoints == 8
@@ -285,7 +285,7 @@ def test_the_old_names_of_settings_are_still_read(tmp_path):
         load_recipe("help-de-en-attention", ["model.encoder.width=5"])
     path = tmp_path / "mine.yaml"
     path.write_text("base: austen-dynamic\ndata: {max_tokens: 9}")
-    with pytest.raises(UserError, match="data.max_length 9 has no effect: the text is cut"):
+    with pytest.raises(UserError, match="data.max_example_tokens 9 has no effect: the text is cut"):
         load_recipe(path)
     old = BASE.replace("metric_in_words", "metric")
     assert loaded(tmp_path, old).published == loaded(tmp_path, BASE).published
@@ -293,6 +293,37 @@ def test_the_old_names_of_settings_are_still_read(tmp_path):
     path.write_text(rows)
     table = load_experiment(path)
     assert (table.metric_in_words, table.laptop.metric_in_words) == ("B", "D")
+
+
+def test_old_numbers_of_tokens_without_eos_keep_their_meaning(tmp_path):
+    """Those of today include <eos>, as data.max_length and decode.max_length always did."""
+    old = "{data: {max_source: 7, max_length: 9}, decode: {min_length: 3, max_length: 4}}"
+    recipe = loaded(tmp_path, old)
+    assert (recipe.data.max_source_tokens, recipe.data.max_example_tokens) == (8, 9)
+    assert (recipe.decode.min_tokens, recipe.decode.max_tokens) == (4, 4)
+    assert loaded(tmp_path, dump_recipe(recipe)) == recipe
+    assert loaded(tmp_path, "{data: {max_source: 1024}, decode: {min_length: 0}}") == Recipe()
+    assert loaded(tmp_path, old, "decode.min_tokens=2").decode.min_tokens == 2
+    assert loaded(tmp_path, old, "decode.min_length=1").decode.min_tokens == 2
+    with pytest.raises(UserError, match="decode.min_tokens 'few' must be a whole number"):
+        loaded(tmp_path, "decode: {min_length: few}")
+
+
+def test_normalize_none_still_leaves_the_sums_of_talk_undivided(tmp_path):
+    """It meant this for TaLK, and for LightConv and DynamicConv that kernels stay as drawn."""
+
+    def both(encoder: str, normalize: str) -> tuple[str, bool]:
+        stacks = f"encoder: {encoder}, decoder: {{layers: 2, mixer: talk, reach: 3}}"
+        recipe = loaded(tmp_path, f"model: {{{stacks}, normalize: {normalize}}}")
+        assert loaded(tmp_path, dump_recipe(recipe)) == recipe
+        return recipe.model.normalize, recipe.model.divide_by_reach
+
+    talk = "{layers: 2, mixer: talk, reach: 3}"
+    assert both(talk, "none") == ("softmax", False)
+    assert both(talk, "softmax") == ("softmax", True)
+    assert both("{layers: 2, mixer: light, kernel_size: 3}", "none") == ("none", False)
+    with pytest.raises(UserError, match="model.normalize none has no effect"):
+        load_recipe("help-de-en-talk", ["model.normalize=none", "model.divide_by_reach=true"])
 
 
 def test_the_order_of_overrides_does_not_matter_to_a_new_architecture():

@@ -90,7 +90,7 @@ UNREAD = [
     ("help-de-en-attention", "model.weight_dropout=0.1", "no mixer of this model reads it"),
     ("help-de-en-dense", "model.input_dropout=0.1", "no mixer of this model reads it"),
     ("help-de-en-depthwise", "model.normalize=none", "no mixer of this model reads it"),
-    ("help-de-en-talk", "model.normalize=sigmoid", "talk accepts only softmax and none"),
+    ("help-de-en-talk", "model.normalize=sigmoid", "no mixer of this model reads it"),
     ("austen-dynamic", "model.attention_dropout=0.1", "no mixer of this model reads it"),
     (
         "austen-dynamic",
@@ -99,8 +99,8 @@ UNREAD = [
     ),
     ("austen-dynamic", "model.band_widths=[192]", "it is for models with cutoffs"),
     ("austen-dynamic", "model.softmax_dropout=0.1", "it is for models with cutoffs"),
-    ("austen-dynamic", "data.max_source=9", "a language model has no source"),
-    ("austen-dynamic", "data.max_length=9", "the text is cut into blocks"),
+    ("austen-dynamic", "data.max_source_tokens=9", "a language model has no source"),
+    ("austen-dynamic", "data.max_example_tokens=9", "the text is cut into blocks"),
     ("austen-dynamic", "decode.beam=9", "beam search is for translators"),
     ("help-de-en-dynamic", "decode.context_window=9", "only a language model reads it"),
     ("help-de-en-dynamic", "decode.dictionary=words.tsv", "replace_unknown is false"),
@@ -176,6 +176,6 @@ def test_values_are_shown_as_a_recipe_states_them(recipe, override, said):
 
 
 def test_outputs_longer_than_the_positions_are_refused_before_training():
-    load_recipe("help-de-en-convs2s", ["decode.min_length=511"])
-    words = "decode.min_length 512 and <eos> need more than the model.max_positions 512"
-    assert words in refused("help-de-en-convs2s", "decode.min_length=512")
+    load_recipe("help-de-en-convs2s", ["decode.min_tokens=512"])
+    words = "decode.min_tokens 513 exceeds model.max_positions 512"
+    assert words in refused("help-de-en-convs2s", "decode.min_tokens=513")

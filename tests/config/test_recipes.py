@@ -151,9 +151,9 @@ def test_entries_without_effect_are_for_the_recipes_that_build_on_them():
 
 def test_the_number_of_positions_matters_only_where_they_are_learned():
     name = next(n for n in FILES if loaded(n).model.architecture == "convs2s")
-    assert load_recipe(name, ["model.positions=none", "data.max_length=5000"])
+    assert load_recipe(name, ["model.positions=none", "data.max_example_tokens=5000"])
     with pytest.raises(UserError, match="exceeds model.max_positions"):
-        load_recipe(name, ["data.max_length=5000"])
+        load_recipe(name, ["data.max_example_tokens=5000"])
     with pytest.raises(UserError, match="model.max_positions.*model.positions is none"):
         load_recipe(name, ["model.positions=none", "model.max_positions=5000"])
 

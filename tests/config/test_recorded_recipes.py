@@ -1,4 +1,4 @@
-"""Every shipped recipe and every row of an ablation is still what it was when it was recorded.
+"""Every shipped recipe and every row of an experiment is still what it was when it was recorded.
 
 `recorded_recipes.json` has their names, the number of parameters of their models, and the numbers
 printed in the papers. Change it only together with a recipe that is meant to change.
@@ -51,7 +51,7 @@ def names_today(recorded: str) -> list[str]:
 
 
 @cache
-def ablation_rows() -> dict[str, tuple[Experiment, ExperimentRow]]:
+def experiment_rows() -> dict[str, tuple[Experiment, ExperimentRow]]:
     """Every row of every experiment that has a laptop's version, by EXPERIMENT:ROW."""
     paths = config.shipped_experiments()
     loaded = {name: config.load_experiment(path) for name, path in paths.items()}
@@ -73,7 +73,7 @@ def test_every_recorded_recipe_is_still_there():
     recorded = sorted(n for r in RECORD["recipes"] for n in names_today(r))
     remedy = "add a recipe with the parameters that `dynconv train NAME --dry-run` prints"
     assert sorted(recipe_names()) == recorded, f"recorded_recipes.json: {remedy}"
-    assert set(ablation_rows()) == set(RECORD["ablations"])
+    assert set(experiment_rows()) == set(RECORD["experiments"])
 
 
 @pytest.mark.parametrize("name", RECORD["recipes"])
@@ -85,9 +85,9 @@ def test_a_recipe_is_the_recorded_one(name):
         assert today == RECORD["recipes"][name]
 
 
-@pytest.mark.parametrize("name", RECORD["ablations"])
-def test_an_ablation_row_is_the_recorded_one(name):
-    table, row = ablation_rows()[name]
+@pytest.mark.parametrize("name", RECORD["experiments"])
+def test_an_experiment_row_is_the_recorded_one(name):
+    table, row = experiment_rows()[name]
     recipe = config.load_row(table, row)
     today = {
         "parameters": count_parameters(recipe),
@@ -95,4 +95,4 @@ def test_an_ablation_row_is_the_recorded_one(name):
         "published": row.published,
         "updates": recipe.train.updates,
     }
-    assert today == RECORD["ablations"][name]
+    assert today == RECORD["experiments"][name]

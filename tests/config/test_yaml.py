@@ -163,7 +163,9 @@ def test_names_are_suggested_whatever_their_case():
         load_recipe("Help-DE-EN-Dynamic")
 
 
-@pytest.mark.parametrize("command", [["train", "--list"], ["ablate", "--list"], ["data", "list"]])
+@pytest.mark.parametrize(
+    "command", [["train", "--list"], ["experiment", "--list"], ["data", "list"]]
+)
 def test_lists_are_shown_without_pytorch(command):
     """Its import alone takes longer than a list may."""
     program = (

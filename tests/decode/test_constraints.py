@@ -50,14 +50,14 @@ def test_no_repeat_by_definition(n, length):
 def test_when_all_words_are_blocked_the_end_is_not():
     logp = no_repeat(1)(torch.zeros(1, 1, 4), torch.tensor([[[3, 2]]]))
     assert logp.tolist() == [[[0.0, 0.0, BLOCKED, BLOCKED]]]
-    assert at_least(9)(logp, torch.tensor([[[3, 2]]]))[0, 0, EOS] == 0.0
+    assert at_least(10)(logp, torch.tensor([[[3, 2]]]))[0, 0, EOS] == 0.0
 
 
 def test_at_least_blocks_the_end_of_short_hypotheses():
     for length, end in [(0, BLOCKED), (1, BLOCKED), (2, 0.0), (3, 0.0)]:
         logp = torch.zeros(1, 1, 4)
         logp[..., PAD] = BLOCKED
-        found = at_least(2)(logp, torch.full((1, 1, length), 3))
+        found = at_least(3)(logp, torch.full((1, 1, length), 3))
         assert found.tolist() == [[[BLOCKED, end, 0.0, 0.0]]]
 
 
@@ -65,7 +65,7 @@ def test_at_least_blocks_the_end_of_short_hypotheses():
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_no_hypothesis_repeats_itself(model, search, n):
     source, mask = pad([[2, 3, 4, EOS], [5, EOS], [3, 3, 3, 3, 3, EOS]])
-    options = {"beam": 3, "lenpen": 2.0, "max_length": 14, "min_length": 12}
+    options = {"beam": 3, "lenpen": 2.0, "max_tokens": 14, "min_tokens": 13}
     free, bound = (
         [h.tokens for found in search(model, source, mask, **options, constraints=c) for h in found]
         for c in ([], [no_repeat(n)])
@@ -75,19 +75,19 @@ def test_no_hypothesis_repeats_itself(model, search, n):
 
 
 @pytest.mark.parametrize("search", [beam_search, stepwise])
-@pytest.mark.parametrize("least", [0, 3, 25])
+@pytest.mark.parametrize("least", [1, 4, 26])
 def test_the_least_length_holds_for_every_hypothesis(model, search, least):
     source, mask = pad([[2, EOS], [3, 4, 5, 3, 4, EOS]])
-    found = search(model, source, mask, beam=3, lenpen=0.0, min_length=least)
+    found = search(model, source, mask, beam=3, lenpen=0.0, min_tokens=least)
     lengths = [len(h.tokens) for hypotheses in found for h in hypotheses]
-    assert min(lengths) == least  # this model likes to end
+    assert min(lengths) + 1 == least  # this model likes to end
 
 
 @pytest.mark.parametrize("search", [beam_search, stepwise])
 def test_a_wide_beam_finds_the_best_of_what_is_allowed(model, search):
     T, source = 5, torch.tensor([[2, 3, EOS]])
     rows = torch.zeros(1, 3, dtype=torch.bool)
-    options = {"beam": 4**T, "min_length": 2, "max_length": T, "constraints": [no_repeat(1)]}
+    options = {"beam": 4**T, "min_tokens": 3, "max_tokens": T, "constraints": [no_repeat(1)]}
     found = search(model, source, rows, **options)[0]
     scores = {}
     for length in range(2, T):

@@ -29,7 +29,7 @@ def test_a_wide_beam_finds_what_enumeration_finds(lenpen):
     V, T = 4, 5
     model = model_of("dynamic", V)
     source, mask = pad([[2, 3, 3, EOS], [3, EOS]])
-    found = beam_search(model, source, mask, beam=V**T, lenpen=lenpen, max_length=T)
+    found = beam_search(model, source, mask, beam=V**T, lenpen=lenpen, max_tokens=T)
     for row in range(2):
         scores = {}
         for length in range(T):
@@ -62,8 +62,8 @@ def test_state_changes_nothing(mixer, search, sources):
 @pytest.mark.parametrize("most", [None, 1, 4])
 def test_beam_of_one_is_greedy(sources, most):
     model = model_of("dynamic")
-    translations = greedy(model, *sources, max_length=most)
-    found = beam_search(model, *sources, beam=1, max_length=most)
+    translations = greedy(model, *sources, max_tokens=most)
+    found = beam_search(model, *sources, beam=1, max_tokens=most)
     assert [h[0].tokens for h in found] == translations
     if most is not None:
         assert max(map(len, translations)) == most - 1  # <eos> is the last
@@ -73,7 +73,7 @@ def test_beam_of_one_is_greedy(sources, most):
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_sentence_does_not_depend_on_its_batch(sources, beam, search):
     model = model_of("light")
-    together = search(model, *sources, beam=beam, max_length=9)
+    together = search(model, *sources, beam=beam, max_tokens=9)
     for row in range(4):
         n = int((~sources[1][row]).sum())
         alone = search(
@@ -81,7 +81,7 @@ def test_a_sentence_does_not_depend_on_its_batch(sources, beam, search):
             sources[0][row : row + 1, :n],
             sources[1][row : row + 1, :n],
             beam=beam,
-            max_length=9,
+            max_tokens=9,
         )
         assert [h.tokens for h in alone[0]] == [h.tokens for h in together[row]]
 
@@ -110,7 +110,7 @@ def slow_stepwise(model, source, beam: int, lenpen: float, limit: int):
 @pytest.mark.parametrize("beam", [1, 2, 5])
 def test_stepwise_search_equals_a_slow_one(sources, beam, lenpen):
     model = model_of("dynamic")
-    found = stepwise(model, *sources, beam=beam, lenpen=lenpen, max_length=7)
+    found = stepwise(model, *sources, beam=beam, lenpen=lenpen, max_tokens=7)
     for row, hypotheses in enumerate(found):
         n = int((~sources[1][row]).sum())
         slow = slow_stepwise(model, sources[0][row : row + 1, :n], beam, lenpen, 7)
@@ -121,7 +121,7 @@ def test_stepwise_search_equals_a_slow_one(sources, beam, lenpen):
 def test_a_stepwise_penalty_decides_otherwise(sources):
     model = model_of("dynamic")
     last, each = (
-        [h[0].tokens for h in search(model, *sources, beam=3, lenpen=2.0, max_length=9)]
+        [h[0].tokens for h in search(model, *sources, beam=3, lenpen=2.0, max_tokens=9)]
         for search in (beam_search, stepwise)
     )
     assert last != each
@@ -150,12 +150,12 @@ def test_every_search_decodes_in_eval_mode(search, sources):
 
 @pytest.mark.parametrize("number", [0, -1])
 def test_greedy_search_without_room_is_refused(sources, number):
-    with pytest.raises(ValueError, match=f"^max_length {number} must be at least 1"):
-        greedy(model_of("dynamic"), *sources, max_length=number)
+    with pytest.raises(ValueError, match=f"^max_tokens {number} must be at least 1"):
+        greedy(model_of("dynamic"), *sources, max_tokens=number)
 
 
 @pytest.mark.parametrize("search", [beam_search, stepwise])
-@pytest.mark.parametrize(("name", "number"), [("beam", 0), ("max_length", 0), ("max_length", -1)])
+@pytest.mark.parametrize(("name", "number"), [("beam", 0), ("max_tokens", 0), ("max_tokens", -1)])
 def test_a_search_without_room_is_refused(search, sources, name, number):
     with pytest.raises(ValueError, match=f"^{name} {number} must be at least 1"):
         search(model_of("dynamic"), *sources, **{name: number})
@@ -164,7 +164,7 @@ def test_a_search_without_room_is_refused(search, sources, name, number):
 def test_length_limits_by_hand():
     mask = torch.arange(7) >= torch.tensor([[7], [2]])
     assert max_lengths(mask, None, None).tolist() == [24, 14]
-    assert max_lengths(mask, None, None, min_length=20).tolist() == [24, 21]
+    assert max_lengths(mask, None, None, min_tokens=21).tolist() == [24, 21]
     assert max_lengths(mask, None, 9).tolist() == [9, 9]
     assert max_lengths(mask, 16, None).tolist() == [16, 14]
     assert max_lengths(mask, 16, 40).tolist() == [16, 16]

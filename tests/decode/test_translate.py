@@ -24,17 +24,17 @@ def test_translate_gives_a_line_for_each_line_in_order(vocabularies, capsys):
     model = model_of("dynamic", 300)
     config = DecodeConfig(beam=2, batch_tokens=20)
     lines = ["ein und zwanzig", "", "drei und vierzig, " * 9, "  ", "neun und neunzig", "✓ 漢字"]
-    output = translate(model, vocabularies, lines, config, max_source=10)
+    output = translate(model, vocabularies, lines, config, max_source_tokens=11)
     assert len(output) == len(lines)
     assert output[1] == output[3] == ""
     assert all("\n" not in line for line in output)
     warning = capsys.readouterr().err
-    assert "2 lines, the first of them line 3, have more than 10 tokens; only" in warning
+    assert "2 lines, the first of them line 3, have more than 10 tokens and <eos>; only" in warning
     # Alone or among others, in small batches or large: the same translation.
     assert translate(model, vocabularies, lines[4:5], config) == output[4:5]
     larger = replace(config, batch_tokens=4096)
-    assert translate(model, vocabularies, lines, larger, max_source=10) == output
-    translate(model, vocabularies, lines * 2, config, max_source=10)
+    assert translate(model, vocabularies, lines, larger, max_source_tokens=11) == output
+    translate(model, vocabularies, lines * 2, config, max_source_tokens=11)
     assert "4 lines, the first of them line 3" in capsys.readouterr().err
 
 
@@ -48,7 +48,7 @@ def test_translate_fills_batches_up_to_the_limit(vocabularies, rows, batches):
 
     lines = ["ein und zwanzig"] * 6
     length = len(vocabularies.source.encode(lines[:1])[0]) + 1  # with <eos>
-    config = DecodeConfig(beam=2, batch_tokens=int(rows * length), max_length=2)
+    config = DecodeConfig(beam=2, batch_tokens=int(rows * length), max_tokens=2)
     translate(model_of("dynamic", 300), vocabularies, lines, config, make_stepper=make_stepper)
     assert sizes == [(6 // batches, length)] * batches
 
@@ -59,15 +59,15 @@ def test_translate_cuts_a_source_to_the_positions_of_the_model(vocabularies, cap
     assert all(output)
     warning = capsys.readouterr().err
     assert "line 1 has" in warning and "first 5 are read (model.max_positions)" in warning
-    with pytest.raises(ValueError, match=r"decode.min_length 6 and <eos> .* model.max_positions 6"):
-        translate(six_positions(), vocabularies, lines, DecodeConfig(min_length=6))
+    with pytest.raises(ValueError, match=r"decode.min_tokens 7 exceeds model.max_positions 6"):
+        translate(six_positions(), vocabularies, lines, DecodeConfig(min_tokens=7))
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"min_length": 30},
-        {"max_length": 3},
+        {"min_tokens": 31},
+        {"max_tokens": 3},
         {"no_repeat_ngram_size": 1},
         {"stepwise": True, "lenpen": 2.0},
     ],
@@ -95,6 +95,6 @@ def test_a_diverged_translator_is_named(vocabularies, value, stepwise):
     model = model_of("light", 300)
     for parameter in model.parameters():
         parameter.data.fill_(value)
-    config = DecodeConfig(beam=2, max_length=5, stepwise=stepwise)
+    config = DecodeConfig(beam=2, max_tokens=5, stepwise=stepwise)
     with pytest.raises(DivergedError):
         translate(model, vocabularies, ["ein und zwanzig"], config)

@@ -95,8 +95,8 @@ def test_translate_replaces_unknown_words(model, vocabularies, tmp_path):
     lines = ["in Passau um Ulm", "", "\t", "Regensburg  herum", "um Passau und in Passau herum"]
     draw = random.Random(0)
     lines += [" ".join(draw.choices(["in", "um", "Ulm", "Passau"], k=7)) for _ in range(20)]
-    config = DecodeConfig(beam=2, max_length=6, replace_unknown=True, dictionary=str(path))
-    output = translate(model, vocabularies, lines, config, max_source=5)
+    config = DecodeConfig(beam=2, max_tokens=6, replace_unknown=True, dictionary=str(path))
+    output = translate(model, vocabularies, lines, config, max_source_tokens=6)
     replaced = []
     for line, text in zip(lines, output, strict=True):
         if not line.strip():
@@ -104,7 +104,7 @@ def test_translate_replaces_unknown_words(model, vocabularies, tmp_path):
             continue
         words = line.split()[:5]
         source, mask = pad(vocabularies.source.encode([" ".join(words)]), after=1)
-        ids = beam_search(model, source, mask, beam=2, max_length=6)[0][0].tokens
+        ids = beam_search(model, source, mask, beam=2, max_tokens=6)[0][0].tokens
         attention = model.attention(torch.tensor([[EOS, *ids]]), model.encode(source, mask))[0]
         for t, (i, word) in enumerate(zip(ids, text.split(" "), strict=True)):
             if i == UNK:
@@ -114,7 +114,7 @@ def test_translate_replaces_unknown_words(model, vocabularies, tmp_path):
             else:
                 assert word == vocabularies.target.words([i])[0]
     assert len({*replaced}) > 1
-    without = translate(model, vocabularies, lines, DecodeConfig(beam=2, max_length=6))
+    without = translate(model, vocabularies, lines, DecodeConfig(beam=2, max_tokens=6))
     assert any("<unk>" in text for text in without) and "<unk>" not in " ".join(output)
 
 

@@ -3,7 +3,7 @@
 import torch
 
 from dynconv import ops
-from dynconv.dtypes import accumulator
+from dynconv.dtypes import accumulator_dtype
 from dynconv.ops.registry import OPERATORS
 
 F32, F64, F16, HALF = torch.float32, torch.float64, torch.float16, torch.bfloat16
@@ -29,7 +29,7 @@ def case(name: str, B: int, T: int, H: int, R: int, K: int, dtype=F64, mean=0.0)
         return [x.to(dtype)]
     if name == "talk_conv":
         offsets = torch.rand(1 + (K > 2), B, T, H) * 1.1  # dropout enlarges some beyond 1
-        return [x.to(dtype), *offsets.to(accumulator(dtype))]
+        return [x.to(dtype), *offsets.to(accumulator_dtype(dtype))]
     shape = {"depthwise_conv": (H * R, K), "light_conv": (H, K)}.get(name, (B, T, H, K))
     return [x.to(dtype), torch.randn(shape).to(dtype)]
 

@@ -16,7 +16,7 @@ from conftest import gpu_record
 from helpers.operators import operators_with
 
 from dynconv import ops, paths
-from dynconv.dtypes import accumulator
+from dynconv.dtypes import accumulator_dtype
 from dynconv.errors import UserError
 from dynconv.kernels.compiler import cached_library
 from dynconv.kernels.cuda import build, call, grids, launches, plan
@@ -48,7 +48,7 @@ def names_of(dtype: torch.dtype, R: int, architecture: int) -> dict[str, set[str
     B, T, H, K = 1, 16, 2, 3
     x = contiguous_array((B, T, H * R), dtype)
     dynamic = contiguous_array((B, T, H, K), dtype)
-    left = contiguous_array((B, T, H), accumulator(dtype))
+    left = contiguous_array((B, T, H), accumulator_dtype(dtype))
     plans = [
         launches.conv_softmax(x, dynamic, None, 0.0, 1),
         launches.conv_softmax_backward(x, x, dynamic, None, 0.0, 1),
@@ -157,7 +157,9 @@ def test_the_rule_for_tensor_cores(changes, V):
 def test_few_products_of_a_gradient_take_a_launch_less(T):
     """Where the plan takes the other kernels, they are expected to be faster than tensor cores."""
     case = Case("dynamic_conv", 31, HALF, Shape(2, T, 512, 8))
-    instructions = predict.instruction_counts(ledger.read("kernels-plan")["numbers"]["kernels"])
+    instructions = predict.instruction_counts(
+        ledger.read("kernels-predicted")["numbers"]["kernels"]
+    )
     known = {}
     for way, least in (("few", 10**12), ("many", 0), ("rule", launches.MIN_TENSOR_CORE_PRODUCTS)):
         with pytest.MonkeyPatch.context() as patch:
@@ -176,7 +178,9 @@ def test_few_products_of_a_gradient_take_a_launch_less(T):
 def test_tensor_cores_read_g_once_for_both_gradients_of_lightconv(T):
     """They take as many launches as the other kernels, and are expected to be faster."""
     case = Case("light_conv", 31, HALF, Shape(2, T, 512, 8))
-    instructions = predict.instruction_counts(ledger.read("kernels-plan")["numbers"]["kernels"])
+    instructions = predict.instruction_counts(
+        ledger.read("kernels-predicted")["numbers"]["kernels"]
+    )
     known = roofline.predict_case(case, instructions)["backward"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launches, "tensor_core_grid", lambda *arrays: None)
@@ -216,7 +220,7 @@ def test_the_limits_in_the_headers_are_those_of_the_record(source, operator):
     """And the record is what the code computes today."""
     lines = LIMITS.findall(build.inline_headers(source))
     assert len(lines) >= 4
-    record = ledger.read("kernels-plan")["numbers"]
+    record = ledger.read("kernels-predicted")["numbers"]
     rows, instructions = record["rows"], predict.instruction_counts(record["kernels"])
     for K, dtype, direction, numbers in lines:
         case = Case(operator, int(K), getattr(torch, dtype), Shape(10, 1000, 1024, 16))
@@ -232,7 +236,7 @@ def test_the_limits_in_the_headers_are_those_of_the_record(source, operator):
 @pytest.mark.parametrize("source", ["lightconv.cu", "dynamicconv.cu", "softmaxconv.cu", "talk.cu"])
 def test_no_loop_grows(source):
     """As compiled, it has the record's instructions, up to what another compiler may add."""
-    kernels = ledger.read("kernels-plan")["numbers"]["kernels"]
+    kernels = ledger.read("kernels-predicted")["numbers"]["kernels"]
     ceilings = predict.instruction_counts([row for row in kernels if row["source"] == source])
     assert len(ceilings) >= 4
     loops = nvdisasm.main_loops(compile_once(source, list(ceilings), "sm_90"))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dynconv import ops
-from dynconv.dtypes import accumulator
+from dynconv.dtypes import accumulator_dtype
 from dynconv.kernels.cuda import build
 from dynconv.kernels.cuda.grids import TILE
 from dynconv.lab import simulate
@@ -117,7 +117,7 @@ def test_the_version_in_use_loads_a_row_once_for_a_tile(dtype):
     assert counts[1].loaded == B * tiles * w.nbytes
     assert counts[2] == (0, moved, moved, B * T, moved // 32)
     # A head has 32 / V lanes: there is room for V heads.
-    assert counts[-1].stored == B * tiles * V * K * accumulator(dtype).itemsize
+    assert counts[-1].stored == B * tiles * V * K * accumulator_dtype(dtype).itemsize
 
 
 def test_kernels_that_belong_together_are_recorded_in_turn():

@@ -19,7 +19,7 @@ from dynconv.lab import simulate
 from dynconv.lab.bench import implementations
 from dynconv.lab.bench.cases import Case, Shape, draw_inputs, dtype_name
 from dynconv.lab.bench.kernels import baselines, bench, correctness, gpu_bench, gpu_clock, roofline
-from dynconv.lab.bench.kernels.gpu_bench import GpuBench
+from dynconv.lab.bench.kernels.gpu_bench import GpuBench, References, make_row
 from dynconv.lab.bench.measure import CpuClock, Measurement, measure
 from dynconv.lab.simulate import nvdisasm, nvrtc
 
@@ -34,17 +34,17 @@ def width(text: str) -> int:
 
 
 @pytest.mark.skipif(bool(nvrtc.why_unavailable()), reason=str(nvrtc.why_unavailable()))
-def test_the_plan_of_two_shapes(tmp_path, capsys):
-    path = tmp_path / "plan.json"
+def test_the_prediction_of_two_shapes(tmp_path, capsys):
+    path = tmp_path / "predicted.json"
     shapes = ["--shapes", "10x1000x1024x16", "112x32x1024x16"]
     chosen = ["--dtypes", "bfloat16", "--operators", "light_conv,talk_conv", "--kernel-sizes", "31"]
-    assert cli.main(["bench", "kernels", "--plan", *shapes, *chosen, "--output", str(path)]) == 0
+    assert cli.main(["bench", "kernels", "--predict", *shapes, *chosen, "--output", str(path)]) == 0
     text, error = capsys.readouterr()
     assert error == "" and width(text.removesuffix(f"{path}\n")) <= 100
     assert "Expected on an H200, not measured" in text and str(path) in text.splitlines()[-1]
 
     report = json.loads(path.read_text())
-    assert report["command"].startswith("dynconv bench kernels --plan --shapes 10x1000x1024x16 112")
+    assert report["command"].startswith("dynconv bench kernels --predict --shapes 10x1000x1024x16")
     assert report["versions"]["nvrtc"] == nvrtc.version() and "H200" in report["what"]
     assert report["device"] == "NVIDIA H200, as assumed"  # not the machine that worked it out
     assert len(report["numbers"]["rows"]) == 2 * 2 * 2
@@ -202,7 +202,7 @@ def fails(capsys, options: list[str]) -> str:
 
 @pytest.mark.parametrize(
     ("module", "options", "remedy"),
-    [(build, [], "--plan predicts their times"), (nvrtc, ["--plan"], "cannot be compiled")],
+    [(build, [], "--predict estimates their times"), (nvrtc, ["--predict"], "cannot be compiled")],
     ids=["GPU", "NVRTC"],
 )
 def test_what_is_missing_is_named_with_its_remedy(module, options, remedy, monkeypatch, capsys):
@@ -233,7 +233,7 @@ def test_what_is_missing_is_named_with_its_remedy(module, options, remedy, monke
 )
 def test_mistakes_are_reported_in_one_line(option, value, words, capsys, monkeypatch):
     monkeypatch.setattr(nvrtc, "why_unavailable", lambda: None)
-    error = fails(capsys, ["--plan", option, value])
+    error = fails(capsys, ["--predict", option, value])
     assert all(word in error for word in words)
 
 
@@ -428,12 +428,6 @@ def test_what_fails_becomes_a_note(error, note, fails_at, monkeypatch):
     assert wrong.note == "WRONG" and wrong.times == []
 
 
-def gpu_bench_of(copied: float, attention_ms: float) -> GpuBench:
-    made = GpuBench(OnCpu(), None, 2)
-    made.copied, made.attention = copied, {"forward": attention_ms}
-    return made
-
-
 def test_a_row_has_its_ratios():
     case = Case("light_conv", 3, F32, SMALL)
     floor = {"bytes": 10**9, "floor_us": 1000.0}
@@ -441,13 +435,14 @@ def test_a_row_has_its_ratios():
         "light_conv", "cuda", "forward", right=True, error=1e-7, peak=2 * case.x_bytes
     )
     run.times = [0.001, 0.002, 0.009]
-    row = gpu_bench_of(2000.0, 8.0).row(case, run, floor, 3.0)
+    references = References(2000.0, {"forward": 8.0})
+    row = make_row(case, run, references, floor, 3.0)
     assert row["ms"] == 2 and row["gb_per_s"] == 500 and row["copy_share"] == 0.25
     assert row["times_floor"] == 2 and row["attention_by_this"] == 4 and row["eager_by_this"] == 1.5
     assert row["rounds"] == 3 and row["right"] and row["operator"] == "light_conv"
     assert row["peak"] == 2
     run = Measurement("light_conv", "cuda", "forward", right=False, error=nan, note="WRONG")
-    row = gpu_bench_of(2000.0, 8.0).row(case, run, floor)
+    row = make_row(case, run, references, floor)
     row = json.loads(json.dumps(row, allow_nan=False))
     assert row["ms"] is None and row["copy_share"] is None and row["error"] == "nan"
 
@@ -459,7 +454,8 @@ def test_tables_are_100_columns_wide():
     small = Measurement(case.operator, "cuda", "forward", right=False, error=nan, note="WRONG")
     small.times = [2e-6]
     floor = {"bytes": 10**7, "floor_us": 0.1}
-    rows = [gpu_bench_of(4300.0, 700.0).row(case, one, floor, 1e-3) for one in (run, small)]
+    references = References(4300.0, {"forward": 700.0})
+    rows = [make_row(case, one, references, floor, 1e-3) for one in (run, small)]
     text = bench.operator_table(rows)
     assert width(text) <= 100
     assert all(part in text for part in ("a reason", "channels_last  backward", "nan", "WRONG"))
@@ -543,10 +539,10 @@ def test_a_kernel_that_does_not_compile_is_counted(tmp_path, monkeypatch):
 def test_what_is_measured_is_kept_when_the_rest_is_not(tmp_path, monkeypatch):
     measure_operator = GpuBench.measure_operator
 
-    def stop(self, case):
+    def stop(self, case, references):
         if case.shape.T == 9:
             raise KeyboardInterrupt
-        return measure_operator(self, case)
+        return measure_operator(self, case, references)
 
     monkeypatch.setattr(GpuBench, "measure_operator", stop)
     with pytest.raises(KeyboardInterrupt):
@@ -573,7 +569,7 @@ def test_the_default_shapes_keep_ten_sentences(monkeypatch):
         (10, 10), (10, 100), (10, 1000), (10, 10_000), (112, 32)
     }  # fmt: skip
     assert {s.T for s in shapes if s.C == 512} == {32} and len(cases) == 6 * 2 * 4 * 2
-    assert given["rounds"] == 30 and given["plan"] is False and given["output"] is None
+    assert given["rounds"] == 30 and given["predict"] is False and given["output"] is None
 
 
 def test_attention_says_how_it_was_made():
@@ -594,7 +590,7 @@ def test_pytorch_compiles_once_per_operator_and_dtype(monkeypatch):
         (5, F32, []),
         (3, F64, ["forward", "backward"]),
     ):
-        rows = one.measure_operator(Case("light_conv", K, dtype, SMALL))
+        rows = one.measure_operator(Case("light_conv", K, dtype, SMALL), References())
         found = [row for row in rows if row["impl"] == "compiled"]
         assert [row["direction"] for row in found] == directions
         assert all(row["ms"] > 0 for row in found)

@@ -45,7 +45,7 @@ def test_the_copy_of_a_recipe_without_warm_up_has_none():
     assert narrow(recipe).train.warmup == 0
 
 
-@pytest.mark.parametrize("command", [["train", "--dry-run"], ["plan"]])
+@pytest.mark.parametrize("command", [["train", "--dry-run"], ["estimate"]])
 def test_a_misspelt_corpus_is_not_passed(command, capsys):
     name, *options = command
     assert cli.main([name, "help-de-en-dynamic", "data.corpus=libreofice-de-en", *options]) == 2

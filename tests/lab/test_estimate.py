@@ -1,4 +1,4 @@
-"""`dynconv plan`: the memory it predicts is what PyTorch allocates, and its sums are right."""
+"""`dynconv estimate`: the memory it predicts is what PyTorch allocates, and its sums are right."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -205,9 +205,9 @@ def test_batches_and_epochs_are_those_of_the_stream(recipe, tmp_path):
 
 def test_too_long_pairs_are_left_out(recipe, tmp_path):
     corpus = encode_corpus(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
-    short = replace(recipe, data=replace(recipe.data, max_length=20))
+    short = replace(recipe, data=replace(recipe.data, max_example_tokens=20))
     text = count_epoch(corpus, short)
-    assert 0 < text.pairs < 400 and text.longest <= 20 < count_epoch(corpus, recipe).longest
+    assert 0 < text.examples < 400 and text.longest <= 20 < count_epoch(corpus, recipe).longest
 
 
 def test_of_several_pools_one_is_counted(recipe, tmp_path, monkeypatch):
@@ -217,7 +217,7 @@ def test_of_several_pools_one_is_counted(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(data, "EXAMPLES_PER_READ", 10)
     about = count_epoch(corpus, recipe)
     assert exact.exact and not about.exact
-    assert about.pairs == exact.pairs == 400
+    assert about.examples == exact.examples == 400
     # Four sorted pools cannot pad less than one; their last batches are not full.
     assert exact.batches <= about.batches <= exact.batches + 8
     assert about.target_tokens == pytest.approx(exact.target_tokens, rel=0.1)

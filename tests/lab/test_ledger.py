@@ -100,7 +100,7 @@ def test_its_command_is_there(line):
         overrides = [*getattr(options, "overrides", []), *rest]
         if hasattr(options, "recipe"):
             load_recipe(options.recipe, overrides)
-        if arguments[0] == "ablate":
+        if arguments[0] == "experiment":
             experiment = load_experiment(require_experiment(options.name))
             for row in experiment.rows:
                 load_row(experiment, row, overrides)
@@ -109,7 +109,7 @@ def test_its_command_is_there(line):
 @pytest.mark.parametrize(
     ("command", "record"),
     [
-        ("ablate 'my tables/mine.yaml' train.lr=2e-3 --seeds 1", "ablate-mine"),
+        ("experiment 'my tables/mine.yaml' train.lr=2e-3 --seeds 1", "experiment-mine"),
         ("tune 'my tables/mine.yaml:small' --space space.yaml --trials 1", "tune-mine-small"),
         ("bench train 'my tables/mine.yaml:small' train.lr=2e-3 --updates 2", "bench-train"),
     ],
@@ -140,7 +140,7 @@ def quoted(text: str) -> set[str]:
 
 
 def means(found) -> list[float]:
-    """Over seeds, of each metric of each row of an ablation."""
+    """Over seeds, of each metric of each row of an experiment."""
     of_rows = [row["metrics"] for row in found.get("rows", ()) if "metrics" in row]
     return [mean(each[key] for each in metrics) for metrics in of_rows for key in metrics[0]]
 

@@ -5,7 +5,7 @@ import torch
 from conftest import sized_stack
 
 from dynconv.config import LanguageModelConfig
-from dynconv.layers import AdaptiveEmbedding, AdaptiveSoftmax
+from dynconv.layers import AdaptiveEmbedding, AdaptiveLogSoftmax
 from dynconv.models import build
 from dynconv.models.embedding import embed_tokens, sinusoids
 from dynconv.models.mixers import MIXERS
@@ -147,7 +147,7 @@ def test_the_released_adaptive_input_and_softmax(golden):
     case = {name: torch.from_numpy(array) for name, array in arrays.items()}
     edges, widths = (0, 5, 12, 20), (16, 4, 1)
     embedding = AdaptiveEmbedding(16, edges, widths).double()
-    softmax = AdaptiveSoftmax(16, edges, widths, tied=embedding).double()
+    softmax = AdaptiveLogSoftmax(16, edges, widths, tied=embedding).double()
     with torch.no_grad():
         for i in range(3):
             embedding.words[i].copy_(case[f"ai.embeddings.{i}.0.weight"])
@@ -160,7 +160,7 @@ def test_the_released_adaptive_input_and_softmax(golden):
 
 def test_separate_softmax_is_that_of_pytorch():
     theirs = torch.nn.AdaptiveLogSoftmaxWithLoss(12, 20, [5, 12], div_value=2).double()
-    ours = AdaptiveSoftmax(12, (0, 5, 12, 20), (12, 6, 3)).double()
+    ours = AdaptiveLogSoftmax(12, (0, 5, 12, 20), (12, 6, 3)).double()
     with torch.no_grad():
         words, classes = theirs.head.weight.split([5, 2])
         ours.words[0].copy_(words)
@@ -224,7 +224,7 @@ def test_bad_configurations_are_named(changes, words):
 @pytest.mark.parametrize("tied", [AdaptiveEmbedding(8, (0, 2, 5), (4, 2)), None])
 def test_a_softmax_whose_first_band_is_narrow_is_refused(tied):
     with pytest.raises(ValueError, match="first band has width 4: it must be 8 wide"):
-        AdaptiveSoftmax(8, (0, 2, 5), (4, 2), tied=tied)
+        AdaptiveLogSoftmax(8, (0, 2, 5), (4, 2), tied=tied)
 
 
 @pytest.mark.parametrize("token", [-1, 10, 11])
@@ -237,7 +237,7 @@ def test_a_token_outside_of_the_vocabulary_is_refused(edges, token):
 
 
 @pytest.mark.parametrize("widths", [(8,), (8, 4, 2)])
-@pytest.mark.parametrize("layer", [AdaptiveEmbedding, AdaptiveSoftmax])
+@pytest.mark.parametrize("layer", [AdaptiveEmbedding, AdaptiveLogSoftmax])
 def test_each_band_needs_a_width(layer, widths):
     with pytest.raises(ValueError, match=f"{len(widths)} widths for 2 bands: give one for each"):
         layer(8, (0, 4, 10), widths)
@@ -245,4 +245,4 @@ def test_each_band_needs_a_width(layer, widths):
 
 def test_an_adaptive_softmax_refuses_to_drop_everything():
     with pytest.raises(ValueError, match=r"^dropout 1.0 lies outside \[0, 1\)"):
-        AdaptiveSoftmax(8, (0, 4, 10), (8, 2), dropout=1.0)
+        AdaptiveLogSoftmax(8, (0, 4, 10), (8, 2), dropout=1.0)

@@ -28,6 +28,11 @@ def whole_loss(hidden, output, target, smoothing):
     return label_smoothed_loss(logits, target, smoothing)
 
 
+def training_loss(hidden, output, target, smoothing=0.0):
+    """What training calls: all logits at once, or in chunks of at most MAX_LOGITS."""
+    return projected_loss(hidden, target, output.weight, output.bias, smoothing)
+
+
 def in_chunks(rows):
     """Return the loss in chunks of so many tokens."""
 
@@ -93,7 +98,7 @@ def test_chunks_give_the_loss_and_gradients_of_the_whole(rows, bias, smoothing, 
 
 def test_one_chunk_is_the_whole_bit_for_bit():
     output = nn.Linear(C, V)
-    both = (loss_and_gradients(way, output) for way in (projected_loss, whole_loss))
+    both = (loss_and_gradients(way, output) for way in (training_loss, whole_loss))
     assert all(torch.equal(ours, expected) for ours, expected in zip(*both, strict=True))
 
 
@@ -114,10 +119,10 @@ def test_a_second_derivative_is_right_or_refused(monkeypatch, weight):
         gradients = torch.autograd.grad(loss, inputs, create_graph=True)
         return torch.autograd.grad(sum(g.square().sum() for g in gradients), inputs)
 
-    torch.testing.assert_close(second(projected_loss), second(whole_loss))
+    torch.testing.assert_close(second(training_loss), second(whole_loss))
     monkeypatch.setattr(module, "MAX_LOGITS", 7 * V)
     with pytest.raises(NotImplementedError, match="no second derivative: raise MAX_LOGITS"):
-        second(projected_loss)
+        second(training_loss)
 
 
 def test_the_loss_alone_needs_no_gradients():
@@ -166,7 +171,7 @@ def test_chunks_need_the_memory_of_one_chunk_and_the_gradients():
     def peak(loss_of):
         return peak_allocation(lambda: loss_of(hidden, output, target, 0.1).backward())
 
-    assert peak(projected_loss) >= 4 * 3 * N * V
+    assert peak(training_loss) >= 4 * 3 * N * V
     assert peak(in_chunks(rows)) < 4 * 3 * rows * V + 4 * (N * C + V * C + V) + 1000
 
 
@@ -193,6 +198,6 @@ def test_many_logits_are_computed_in_chunks(monkeypatch):
     for most, largest in ((N * V, N), (7 * V + 1, 7), (1, 1)):
         shapes.clear()
         monkeypatch.setattr(module, "MAX_LOGITS", most)
-        projected_loss(hidden, output, target)
+        training_loss(hidden, output, target)
         assert max(shape[0] for shape in shapes) == largest
         assert sum(shape[0] for shape in shapes) == N

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dynconv.config import LanguageModelConfig, StackConfig
-from dynconv.decode import surprisal
+from dynconv.decode import token_nll
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.score import Perplexity, perplexity
@@ -43,8 +43,8 @@ def direct(model, tokens, before=(EOS,)) -> np.ndarray:
 @pytest.mark.parametrize("batch_tokens", [1, 12, 4096])
 def test_lines_are_independent(model, batch_tokens):
     expected = np.concatenate([direct(model, [*line, EOS]) for line in LINES])
-    nats = surprisal(model.train(), torch.from_numpy(STREAM), batch_tokens=batch_tokens)
-    np.testing.assert_allclose(nats, expected, rtol=1e-12)
+    nll = token_nll(model.train(), torch.from_numpy(STREAM), batch_tokens=batch_tokens)
+    np.testing.assert_allclose(nll, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("context", [0, 3, 5])
@@ -55,18 +55,18 @@ def test_windows_with_context(model, block, context):
         direct(model, STREAM[start : start + block], before[max(0, start - context) : start + 1])
         for start in range(0, len(STREAM), block)
     ]
-    nats = surprisal(model, STREAM, block=block, context=context, batch_tokens=20)
-    np.testing.assert_allclose(nats, np.concatenate(expected), rtol=1e-12)
+    nll = token_nll(model, STREAM, block=block, context=context, batch_tokens=20)
+    np.testing.assert_allclose(nll, np.concatenate(expected), rtol=1e-12)
 
 
 def test_full_context_equals_one_pass(model):
     whole = direct(model, STREAM)
-    np.testing.assert_allclose(surprisal(model, STREAM, block=3, context=99), whole, rtol=1e-12)
-    np.testing.assert_allclose(surprisal(model, STREAM, block=99), whole, rtol=1e-12)
+    np.testing.assert_allclose(token_nll(model, STREAM, block=3, context=99), whole, rtol=1e-12)
+    np.testing.assert_allclose(token_nll(model, STREAM, block=99), whole, rtol=1e-12)
 
 
-def test_no_text_has_no_surprisal(model):
-    assert surprisal(model, STREAM[:0]).shape == surprisal(model, STREAM[:0], block=4).shape == (0,)
+def test_no_text_has_no_nll(model):
+    assert token_nll(model, STREAM[:0]).shape == token_nll(model, STREAM[:0], block=4).shape == (0,)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_no_text_has_no_surprisal(model):
 )
 def test_numbers_that_make_no_window_are_named(model, numbers):
     with pytest.raises(UserError, match=f" {min(numbers.values())} "):
-        surprisal(model, STREAM, **numbers)
+        token_nll(model, STREAM, **numbers)
 
 
 def test_perplexity_by_token_and_by_word():

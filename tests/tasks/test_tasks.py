@@ -49,7 +49,7 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_examples(case):
 
 def test_sources_are_cut_alike_in_training_and_validation(case):
     recipe = case.task.recipe
-    task = task_of(replace(recipe, data=replace(recipe.data, max_source=2)))
+    task = task_of(replace(recipe, data=replace(recipe.data, max_source_tokens=3)))
     valid = task.encode_split(case.corpus, case.vocabularies, "valid").examples
     for examples in (task.training_examples(case.corpus), valid):
         longest = examples.lengths(range(len(examples)))[:, 0].max()

@@ -49,9 +49,9 @@ def test_collate_pads_and_shifts():
     assert batch.source.tolist() == [[5, 6, EOS], [5, EOS, PAD]]
     assert batch.prefix.tolist() == [[EOS, 7, PAD], [EOS, 8, 9]]
     assert batch.target.tolist() == [7, EOS, 8, 9, EOS]
-    assert batch.real.tolist() == [0, 1, 3, 4, 5]
-    assert batch.source_pad.dtype == torch.bool
-    assert batch.source_pad.tolist() == [[False] * 3, [False, False, True]]
+    assert batch.target_positions.tolist() == [0, 1, 3, 4, 5]
+    assert batch.source_pad_mask.dtype == torch.bool
+    assert batch.source_pad_mask.tolist() == [[False] * 3, [False, False, True]]
     assert all(part.dtype == torch.int64 for part in (batch.source, batch.prefix, batch.target))
 
 
@@ -61,12 +61,12 @@ def test_a_sentence_over_the_budget_is_named():
     assert batch_by_length([], 30) == []
 
 
-@pytest.mark.parametrize("max_source", [1, 2, 9])
-def test_pairs_in_memory_are_those_of_the_lists(max_source):
+@pytest.mark.parametrize("longest", [1, 2, 9])
+def test_pairs_in_memory_are_those_of_the_lists(longest):
     lists = [([5, 6, 7], [8]), ([5], []), ([6, 7], [8, 9])]
     whole = Pairs.from_ids(lists)
-    cut = Pairs(whole.tokens, whole.bounds, max_source=max_source)
-    expected = [(source[:max_source], target) for source, target in lists]
+    cut = Pairs(whole.tokens, whole.bounds, max_source_tokens=longest + 1)
+    expected = [(source[:longest], target) for source, target in lists]
     assert [(s.tolist(), t.tolist()) for s, t in cut] == expected
     assert cut.lengths([2, 0]).tolist() == [[len(side) + 1 for side in expected[i]] for i in (2, 0)]
     batches = cut.batch([2, 0, 1]), collate([expected[i] for i in (2, 0, 1)])
@@ -81,5 +81,5 @@ def test_a_batch_of_no_pair_is_refused():
 def test_an_unpadded_batch_predicts_every_position():
     ids = torch.randint(3, 250, (2, 5))
     batch = Batch.unpadded(ids, ids)
-    assert batch.real.tolist() == list(range(10)) and len(batch.target) == 10
-    assert not batch.source_pad.any()
+    assert batch.target_positions.tolist() == list(range(10)) and len(batch.target) == 10
+    assert not batch.source_pad_mask.any()

@@ -10,7 +10,9 @@ TOKENS = np.array([1, 5, 6, 7, 1, 8, 1, 1, 9, 5, 1])  # <eos>, then four lines t
 EOS_AT = np.flatnonzero(TOKENS == 1)
 EXAMPLES = {
     "pairs": Pairs.from_ids([([5, 6, 7], [8]), ([5], []), ([6, 7], [8, 9])]),
-    "pairs cut": Pairs.from_ids([([5, 6, 7], [8]), ([5], []), ([6, 7], [8, 9])], max_source=2),
+    "pairs cut": Pairs.from_ids(
+        [([5, 6, 7], [8]), ([5], []), ([6, 7], [8, 9])], max_source_tokens=3
+    ),
     "lines": Excerpts(TOKENS, excerpt_bounds(EOS_AT, None)),
     "blocks": Excerpts(TOKENS, excerpt_bounds(EOS_AT, 4)),
 }

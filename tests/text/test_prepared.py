@@ -66,7 +66,7 @@ def test_round_trip_leaves_blank_pairs_out(corpus, tmp_path, monkeypatch):
     pairs = zip(bpe.encode(text.source), bpe.encode(text.target), strict=True)
     expected = [(s, t) for s, t in pairs if s and t]
     assert [(s.tolist(), t.tolist()) for s, t in Pairs.from_corpus(found)] == expected
-    assert len(Pairs.from_corpus(found)) == found.pairs == 397 and found.blank == 3
+    assert len(Pairs.from_corpus(found)) == found.lines == 397 and found.blank == 3
     assert found.source_tokens == sum(len(s) for s, _ in expected)
     assert found.target_tokens == sum(len(t) for _, t in expected)
     assert found.vocabularies().source.encode(text.source) == bpe.encode(text.source)
@@ -108,7 +108,7 @@ def test_files_and_bounds(out):
     found = open_prepared(out, verify=True)
     tokens = np.fromfile(out / "train.tokens", "<u2")
     bounds = np.fromfile(out / "train.bounds", "<i8")
-    assert len(bounds) == 2 * found.pairs + 1 and bounds[0] == 0 and bounds[-1] == len(tokens)
+    assert len(bounds) == 2 * found.lines + 1 and bounds[0] == 0 and bounds[-1] == len(tokens)
     assert found.source_tokens + found.target_tokens == len(tokens)
     pairs = Pairs.from_corpus(found)
     for i in (0, 123, 399):
@@ -254,7 +254,7 @@ def test_after_a_kill_it_is_prepared_again(corpus, tmp_path):
     assert (tmp_path / ".out.part" / "out" / "train.tokens").exists() and not out.exists()
     (tmp_path / ".out.part" / "out" / "left").touch()
     encode_corpus(str(corpus), "de", "en", TYPES, out)
-    assert open_prepared(out, verify=True).pairs == 400
+    assert open_prepared(out, verify=True).lines == 400
     assert not (out / "left").exists() and not (tmp_path / ".out.part").exists()
 
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save
 
 from dynconv import cli
 from dynconv.config import DataConfig, Recipe, Seq2SeqConfig, StackConfig, TrainConfig, dump_recipe
-from dynconv.lab.ablate.run import Run
+from dynconv.lab.experiment.run import Run
 from dynconv.schema_errors import field_types
 from dynconv.text import encode_corpus, open_prepared
 from dynconv.train import loop, train
@@ -203,7 +203,7 @@ def test_a_state_of_another_kind(trained, run, kind, tmp_path, capsys):
 @pytest.mark.parametrize("way", ["missing", *WAYS])
 @pytest.mark.parametrize(
     "field",
-    ["format", "corpus", "source", "target", "pairs", "source_tokens", "target_tokens"]
+    ["format", "corpus", "source", "target", "lines", "source_tokens", "target_tokens"]
     + ["vocab_size", "kind", "dtype", "files"],
 )
 def test_a_damaged_field_of_prepared_json(trained, run, field, way, tmp_path, capsys):
@@ -220,7 +220,7 @@ def test_a_damaged_field_of_prepared_json(trained, run, field, way, tmp_path, ca
         assert str(corpus) in told(capsys, arguments)
 
 
-@pytest.mark.parametrize("what", ["source_tokens", "pairs", "dtype", "bytes", "name"])
+@pytest.mark.parametrize("what", ["source_tokens", "lines", "dtype", "bytes", "name"])
 def test_counts_that_were_edited(run, what):
     path = run / "data" / "prepared.json"
     tree = json.loads(path.read_text())
@@ -282,9 +282,9 @@ def test_a_damaged_environment_json(trained, run, content, capsys):
     "content",
     ["7", "[]", "{", '{"score": "x"}', '{"score": null}', '{"starts": [-1]}', '{"metrics": 1}'],
 )
-def test_a_damaged_ablation_json(tmp_path, content):
-    (tmp_path / "ablation.json").write_text(content)
-    with pytest.raises(ValueError, match=r"ablation\.json: .*: remove it, and the row is scored"):
+def test_damaged_results_of_an_experiment(tmp_path, content):
+    (tmp_path / "results.json").write_text(content)
+    with pytest.raises(ValueError, match=r"results\.json: .*: remove it, and the row is scored"):
         assert Run("row", 1, None, tmp_path).results
 
 

@@ -72,7 +72,7 @@ def test_long_pairs_are_left_out(pairs):
 
 def test_long_sources_are_cut(prepared, pairs, recipe):
     """In training, in validation, and before pairs that are too long are left out."""
-    task = task_of(replace(recipe, data=replace(recipe.data, max_source=4)))
+    task = task_of(replace(recipe, data=replace(recipe.data, max_source_tokens=5)))
     text = task.training_examples(prepared)
     everything = np.arange(len(pairs))
     assert (text.lengths(everything)[:, 0] == pairs.lengths(everything)[:, 0].clip(max=5)).all()

@@ -14,12 +14,13 @@ from helpers.training import StoppingWatch, weights
 from dynconv.config import TrainConfig, load_recipe
 from dynconv.errors import UserError
 from dynconv.text import Pairs, open_prepared
-from dynconv.train import TrainedModel, load_model, log, loop, train
+from dynconv.train import TrainedModel, load_model, log, train
 from dynconv.train.checkpoint import Checkpoint
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition, count_too_long, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.events import read_log
+from dynconv.train.saving import CheckpointSaver
 from dynconv.train.stopwatch import Stopwatch
 
 
@@ -54,14 +55,14 @@ def test_a_program_can_train_in_a_thread(recipe, tmp_path):
 def test_pairs_that_are_too_long_are_reported(recipe, tmp_path, capsys, max_length, batch_tokens):
     recipe = replace(
         recipe,
-        data=replace(recipe.data, max_length=max_length),
+        data=replace(recipe.data, max_example_tokens=max_length),
         train=replace(recipe.train, batch_tokens=batch_tokens, updates=2),
     )
     train(recipe, tmp_path)
     pairs = Pairs.from_corpus(open_prepared(tmp_path / "data", verify=False))
     long = int((pairs.lengths(range(400)).max(1) > min(max_length, batch_tokens)).sum())
     assert (long > 0) == (min(max_length, batch_tokens) == 20)
-    said = f"{long} of 400 pairs are left out: a side has more than 20 tokens (data.max_length, "
+    said = f"{long} of 400 pairs are left out: a side has more than 20 tokens (data.max_example"
     assert (said in capsys.readouterr().err) == (long > 0)
     (start,) = json.loads((tmp_path / "environment.json").read_text())
     assert (start["examples"], start["too_long"]) == (400, long)
@@ -226,7 +227,7 @@ def test_pairs_that_cannot_be_used_are_reported(pairs, recipe):
 
 
 def test_all_of_a_checkpoint_is_booked_as_saving(recipe, tmp_path, monkeypatch):
-    """A second for each of two checkpoints and one at the end; all else takes no time."""
+    """A second for each of two checkpoints, the waits before them, and the wait at the end."""
     now = [0.0]
 
     def slowed(step):
@@ -236,11 +237,11 @@ def test_all_of_a_checkpoint_is_booked_as_saving(recipe, tmp_path, monkeypatch):
 
         return slow
 
-    for name in ("save_checkpoint", "finish_saving"):
-        monkeypatch.setattr(loop, name, slowed(getattr(loop, name)))
+    for name in ("save", "wait"):
+        monkeypatch.setattr(CheckpointSaver, name, slowed(getattr(CheckpointSaver, name)))
     watch = Stopwatch(clock=lambda: now[0])
     train(recipe, tmp_path, watch)
-    assert {name: seconds for name, seconds in watch.seconds.items() if seconds} == {"save": 3}
+    assert {name: seconds for name, seconds in watch.seconds.items() if seconds} == {"save": 5}
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,8 @@ def test_too_many_bad_updates_stop_and_show_their_text(
     (batch,) = json.loads((tmp_path / "not-finite-000007-0.json").read_text(encoding="utf-8"))
     assert batch["loss"] == "nan"
     text = [(corpus / f"train.{side}").read_text().splitlines() for side in ("de", "en")]
-    for shown in batch["pairs"]:
-        assert [shown["source"], shown["target"]] == [side[shown["pair"]] for side in text]
+    for shown in batch["examples"]:
+        assert [shown["source"], shown["target"]] == [side[shown["example"]] for side in text]
     assert CheckpointStore(tmp_path).choose("last").meta["update"] == 5
 
 
@@ -125,6 +125,14 @@ def test_two_trainings_in_one_directory(tmp_path):
                 pass
     with folder_lock(tmp_path):
         pass
+
+
+def test_a_training_that_fails_at_once_leaves_no_folder(tmp_path):
+    (tmp_path / "mine").mkdir()
+    for run in ("runs/first", "mine/first"):
+        with pytest.raises(UserError), folder_lock(tmp_path / run):
+            raise UserError("no corpus")
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
 
 
 def test_a_killed_process_leaves_no_lock(tmp_path):

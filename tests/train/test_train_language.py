@@ -62,7 +62,7 @@ def test_lines_and_blocks_predict_every_token_once(tmp_path):
     corpus = written(LINES, tmp_path)
     vocabulary = corpus.vocabularies().target
     ids = [token for line in vocabulary.encode(LINES) for token in [*line, EOS]]
-    assert corpus.target_tokens == len(ids) - len(LINES) and corpus.pairs == 4
+    assert corpus.target_tokens == len(ids) - len(LINES) and corpus.lines == 4
     for block, pieces in ((None, [5, 3, 1, 7]), (6, [6, 6, 4]), (100, [16])):
         excerpts = Excerpts.from_corpus(corpus, block)
         everything = range(len(excerpts))
@@ -71,7 +71,7 @@ def test_lines_and_blocks_predict_every_token_once(tmp_path):
         assert [excerpts[n][0] for n in everything] == [EOS, *(e[-1] for e in excerpts)][:-1]
         batch = excerpts.batch(everything)
         assert batch.target.tolist() == ids
-        assert batch.prefix.flatten()[batch.real].tolist() == [EOS, *ids[:-1]]
+        assert batch.prefix.flatten()[batch.target_positions].tolist() == [EOS, *ids[:-1]]
         in_memory = Excerpts.from_lines(LINES, vocabulary, block)
         assert all((a == b).all() for a, b in zip(excerpts, in_memory, strict=True))
 

@@ -83,8 +83,8 @@ def refused(capsys, *arguments) -> str:
         "translate HOME --output HOME/letter.txt",
         "generate HOME",
         "evaluate HOME",
-        "ablate TABLE --run HOME",
-        "ablate help-de-en-mixers --output HOME/curves.png",
+        "experiment TABLE --run HOME",
+        "experiment help-de-en-mixers --output HOME/curves.png",
         "data prepare CORPUS --languages de en --vocab-size 300 --out HOME",
         "data prepare CORPUS --languages de en --vocab-size 300 --out HOME/p",
         "data fetch iwslt14-de-en --from HOME --out HOME",
@@ -315,7 +315,7 @@ def test_outputs_that_cannot_be_written_are_noticed_before_the_work(tmp_path, re
     assert f"there is no directory {missing}" in line
     line = refused(capsys, "translate", tmp_path / "no run", "--output", tmp_path)
     assert "is a directory; name a file" in line
-    line = refused(capsys, "ablate", "help-de-en-mixers", "--output", tmp_path / "o.png")
+    line = refused(capsys, "experiment", "help-de-en-mixers", "--output", tmp_path / "o.png")
     assert "o.png: this is the plot's name; name the file of numbers NAME.json" in line
 
 
@@ -338,7 +338,7 @@ def test_an_experiment_without_a_test_split_is_noticed_before_training(
     base, table = tmp_path / "base.yaml", tmp_path / "table.yaml"
     base.write_text(dump_recipe(replace(recipe, data=replace(recipe.data, corpus=str(text)))))
     table.write_text(f"source: '-'\nmetric_in_words: BLEU\nbase: {base}\nrows: [{{name: a}}]\n")
-    command = ["ablate", table, "--run", tmp_path / "runs", "--output", tmp_path / "o.json"]
+    command = ["experiment", table, "--run", tmp_path / "runs", "--output", tmp_path / "o.json"]
     assert "no test.de" in refused(capsys, *command)
     assert not list(tmp_path.glob("runs/*")) and not (tmp_path / "o.json").exists()
 

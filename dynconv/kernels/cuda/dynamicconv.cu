@@ -6,7 +6,7 @@
 // that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s (on tensor cores at 500, those with
 // zeros included), the traffic with L1 and shared memory at 132 x 1.98 GHz x 128 bytes, the
 // instructions of the loop over rows, or tiles, at four a cycle. Backward, tensor cores take two
-// launches, and both read g. `dynconv bench kernels --plan` has the rest.
+// launches, and both read g. `dynconv bench kernels --predict` has the rest.
 //
 //                              bytes  operations  shared   issue  expected  measured
 //   K = 3   float32   forward   19.5          1.0     4.6     1.4      25.4  not measured

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from dynconv.dtypes import accumulator
+from dynconv.dtypes import accumulator_dtype
 from dynconv.kernels.cuda.plan import CUDA_TYPES, VECTOR_BYTES, Array, Launch, constant_of
 
 SHARED_BYTES = 48 * 1024
@@ -54,7 +54,7 @@ def lanes_per_head(R: int, V: int) -> int:
 
 def elements_per_load(x: Array) -> int:
     """Return how many elements of x's accumulator dtype one load takes: QUAD in taps.cuh."""
-    return VECTOR_BYTES // accumulator(x.dtype).itemsize
+    return VECTOR_BYTES // accumulator_dtype(x.dtype).itemsize
 
 
 def beyond_taps(x: Array) -> int:
@@ -108,7 +108,7 @@ class Warps(Grid):
         V = vector_width(C // H, 4, *arrays)
         self.G = lanes_per_head(C // H, V)
         heads = 32 // self.G
-        size = heads * accumulator(x.dtype).itemsize
+        size = heads * accumulator_dtype(x.dtype).itemsize
         self.chunk = min(-(-K // TILE), (SHARED_BYTES // size - fixed) // (per_tap * TILE)) * TILE
         shared = size * (self.chunk * per_tap + fixed)
         rows, count = (B, -(-(T + more) // TILE)) if walks is None else (1, walks)
@@ -181,7 +181,7 @@ class Columns(Grid):
     def __init__(self, R: int, H: int, max_left: int, max_right: int, *arrays: Array):
         x = arrays[0]
         B, T, C = x.shape
-        number = accumulator(x.dtype).itemsize
+        number = accumulator_dtype(x.dtype).itemsize
         widest = max(STEPS, power_of_two(max_left + max_right + 2))
 
         def rows(V: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from dynconv.dtypes import accumulator
+from dynconv.dtypes import accumulator_dtype
 from dynconv.kernels.cuda.grids import (
     TILE,
     Bands,
@@ -35,7 +35,8 @@ from dynconv.kernels.cuda.plan import (
 
 MIN_TENSOR_CORE_PRODUCTS = 2**25
 """the fewest products for which DynamicConv's gradients use tensor cores: with fewer, their extra
-launch would cost more than they save, as `dynconv bench kernels --plan` counts it; not measured"""
+launch would cost more than they save, as `dynconv bench kernels --predict` counts it (not
+measured)"""
 
 
 def conv(x: Array, weight: Array, pad_left: int) -> LaunchPlan:
@@ -183,7 +184,7 @@ def light_gradients(
         "g", "x", weight, dx, "partial", B, T, C, H, K, K - 1 - pad_left, warps.chunk, walk,
         *outer_strides(g, x),
     )  # fmt: skip
-    partial = contiguous_array((walks, H * K), accumulator(x.dtype))
+    partial = contiguous_array((walks, H * K), accumulator_dtype(x.dtype))
     launches = (
         warps.launch("lightconv.cu", "light_conv_grad", arguments, G, with_input),
         sum_rows(x, partial),
@@ -228,7 +229,7 @@ def conv_softmax_backward(
         for_logits.launch(source, "softmax_logits_grad", logits_grad, for_logits.G),
         for_input.launch(source, "softmax_data_grad", data_grad),
     )
-    scratch = {"scales": contiguous_array((B, T, H, 2), accumulator(x.dtype))}
+    scratch = {"scales": contiguous_array((B, T, H, 2), accumulator_dtype(x.dtype))}
     return LaunchPlan(
         {"dx": contiguous_like(x), "dlogits": contiguous_like(logits)}, launches, scratch
     )
@@ -288,5 +289,5 @@ def cumulative_mean(x: Array, backward: bool) -> LaunchPlan:
         grid.launch("average.cu", "stretch_sums", ("x", "sums", *sizes), backward),
         grid.launch("average.cu", "cumulative_mean", ("x", "sums", "out", *sizes), backward),
     )
-    scratch = {"sums": contiguous_array((B, pieces, C), accumulator(x.dtype))}
+    scratch = {"sums": contiguous_array((B, pieces, C), accumulator_dtype(x.dtype))}
     return LaunchPlan({"out": contiguous_like(x)}, launches, scratch)

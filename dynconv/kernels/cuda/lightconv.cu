@@ -7,7 +7,7 @@
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
 // that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s (on tensor cores at 500, those with
 // zeros included), the traffic with L1 and shared memory at 132 x 1.98 GHz x 128 bytes, the
-// instructions of the loop over rows, or tiles, at four a cycle. `dynconv bench kernels --plan` has
+// instructions of the loop over rows, or tiles, at four a cycle. `dynconv bench kernels --predict` has
 // the rest.
 //
 //                              bytes  operations  shared   issue  expected  measured

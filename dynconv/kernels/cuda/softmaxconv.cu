@@ -10,7 +10,7 @@
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
 // that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared
 // memory at 132 x 1.98 GHz x 128 bytes, the instructions of the loop over rows at four a cycle.
-// `dynconv bench kernels --plan` has the rest.
+// `dynconv bench kernels --predict` has the rest.
 //
 //                              bytes  operations  shared   issue  expected  measured
 //   K = 31  float32   forward   23.7         10.6    24.7    11.4      31.5  not measured

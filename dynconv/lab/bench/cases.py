@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.dtypes import accumulator, dtype_name
+from dynconv.dtypes import accumulator_dtype, dtype_name
 from dynconv.errors import UserError
 from dynconv.ops.shapes import split_heads
 
@@ -76,8 +76,8 @@ class Case(NamedTuple):
         x = ((B, T, C), self.dtype)
         if self.operator == "talk_conv":
             # In half precision an offset could not place the edge of a window.
-            return [x, *[((B, T, H), accumulator(self.dtype))] * 2]
-        wide = accumulator(self.dtype)
+            return [x, *[((B, T, H), accumulator_dtype(self.dtype))] * 2]
+        wide = accumulator_dtype(self.dtype)
         N = STATES
         if self.operator == "diagonal_ssm":
             return [x, ((C,), wide), *[((C, N), wide.to_complex())] * 2]

@@ -101,13 +101,13 @@ def all_steps() -> list[Step]:
 def on_cpu(step: Step) -> Step | None:
     """Return the step with small sizes on a CPU, or None if it needs a GPU or trains.
 
-    The CUDA kernels are planned instead of run, and the tests that need a GPU are skipped.
+    The CUDA kernels are predicted instead of run, and the tests that need a GPU are skipped.
     """
     if step.command[0] != sys.executable or step.name.startswith(("train", "demo")):
         return None
     command = [SMALL.get(part, part) for part in step.command]
     if "kernels" in command:
-        command.append("--plan")
+        command.append("--predict")
     return step._replace(command=tuple(command))
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dynconv import ops
-from dynconv.errors import UserError, nearest, quoted
+from dynconv.errors import UserError, name_hint, quoted
 from dynconv.lab.bench.cases import Case, Shape, attention, draw_inputs
 from dynconv.lab.bench.measure import Measurement
 from dynconv.ops.registry import OPERATORS
@@ -109,13 +109,13 @@ def choose_implementations(
     chosen = {}
     for operator in operators:
         if operator not in OPERATORS:
-            hint = nearest(operator, OPERATORS, "there are")
+            hint = name_hint(operator, OPERATORS, "there are")
             raise UserError(f"no operator {quoted(operator)}; {hint}")
         known = ["auto", *ops.implementations(operator)]
         chosen[operator] = [impl for impl in known if (impl in impls if impls else impl != "loop")]
     for impl in impls or ():
         if not any(impl in names for names in chosen.values()):
             known = sorted({impl for name in operators for impl in ops.implementations(name)})
-            hint = nearest(impl, ["auto", *known], "there are")
+            hint = name_hint(impl, ["auto", *known], "there are")
             raise UserError(f"no implementation {quoted(impl)} here; {hint}")
     return chosen

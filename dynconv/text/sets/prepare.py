@@ -60,7 +60,7 @@ def prepare(
     tokens = f"{prepared.source_tokens:,} {source} and " if source else ""
     named = out if corpus_dir(str(out)) == out else out.absolute()  # not a shipped one of this name
     return (
-        f"{out}: {prepared.pairs:,} lines, {tokens}{prepared.target_tokens:,} {target} tokens; "
+        f"{out}: {prepared.lines:,} lines, {tokens}{prepared.target_tokens:,} {target} tokens; "
         f"train with data.corpus={named} data.source={as_override(source)} data.target={target} "
         f"data.vocabulary={prepared.kind} model.vocab_size={as_override(size)}"
     )

@@ -12,7 +12,7 @@ from textwrap import wrap
 import torch
 
 from dynconv.dtypes import dtype_name
-from dynconv.errors import UserError, nearest, quoted
+from dynconv.errors import UserError, name_hint, quoted
 from dynconv.kernels.cuda import build
 from dynconv.kernels.cuda.plan import CUDA_TYPES
 from dynconv.lab import ledger
@@ -42,7 +42,7 @@ def make_cases(
     for kind, names, known in (("operator", operators, OPERATORS), ("dtype", dtypes, DTYPES)):
         for name in names:
             if name not in known:
-                hint = nearest(name, known, "there are")
+                hint = name_hint(name, known, "there are")
                 raise UserError(f"no {kind} {quoted(name)} here; {hint}")
     for K in sizes:
         if not K.isdecimal() or int(K) < 3 or int(K) % 2 == 0:
@@ -64,23 +64,23 @@ def bench_kernels(
     kernel_sizes: Sequence[str],
     *,
     rounds: int,
-    plan: bool,
+    predict: bool,
     output: Path | None,
     say: Callable[[str], None],
 ) -> int:
-    """Measure the kernels, or predict them without a GPU (`plan`); return how many are wrong."""
+    """Measure the kernels, or predict them without a GPU (`predict`); return how many are wrong."""
     operators = operators or OPERATORS
     cases = make_cases(shapes, dtypes, operators, kernel_sizes)
     options = ["--shapes", *shapes, "--dtypes", *dtypes, "--operators", *operators]
     options += ["--kernel-sizes", *kernel_sizes, "--rounds", rounds]
-    command = ledger.command_line("bench", "kernels", *(["--plan"] if plan else []), *options)
-    if plan:
+    command = ledger.command_line("bench", "kernels", *(["--predict"] if predict else []), *options)
+    if predict:
         for text in predict_cases(cases, command, output):
             say(text)
         return 0
     if reason := build.why_unavailable():
         raise UserError(
-            f"no CUDA kernels here: {reason}; without a GPU, --plan predicts their times"
+            f"no CUDA kernels here: {reason}; --predict estimates their times without a GPU"
         )
     gpu_bench = GpuBench(GpuClock(), torch.ops.dynconv, rounds)
     return measure_cases(gpu_bench, cases, command, output, say)

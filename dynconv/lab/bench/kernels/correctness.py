@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dynconv import ops
-from dynconv.dtypes import accumulator
+from dynconv.dtypes import accumulator_dtype
 from dynconv.lab.bench.cases import SEEDED, Case
 from dynconv.lab.bench.kernels.calls import call_backward, call_forward
 from dynconv.lab.bench.measure import Measurement
@@ -116,7 +116,7 @@ def relative_errors(
             gradients = call_backward(kernels, case, g, inputs, *dropconnect)
             if drop:
                 kept, right = dropconnect_mask(kernels, case, inputs[1], seed)
-                scale = torch.tensor(1 / (1 - DROPOUT), dtype=accumulator(case.dtype))
+                scale = torch.tensor(1 / (1 - DROPOUT), dtype=accumulator_dtype(case.dtype))
                 factor = kept.double() * scale.item()  # as exact as the kernels have it
                 errors["forward"] += [] if right else [inf]
         expected = compute_reference(case, inputs, g, factor)

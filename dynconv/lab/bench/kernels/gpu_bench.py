@@ -1,9 +1,11 @@
 """Times the kernels of a case and what they are compared with, as rows of the results file."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import groupby
 from math import isfinite
+from types import MappingProxyType
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,6 +28,15 @@ COMPILED = 1000
 DIRECTIONS = "forward", "backward"
 
 
+class References(NamedTuple):
+    """The speeds at one shape and dtype with which its rows are compared; None: not measured."""
+
+    copy_gb_per_s: float | None = None
+    """GB/s of a copy of x"""
+    attention_ms: Mapping[str, float | None] = MappingProxyType({})
+    """milliseconds of attention by direction"""
+
+
 class GpuBench:
     """Runs the measurements of one command on one GPU.
 
@@ -35,42 +46,20 @@ class GpuBench:
     def __init__(self, clock: GpuClock, kernels, rounds: int):
         self.clock, self.kernels, self.rounds = clock, kernels, rounds
         self.compiled: set[tuple[str, torch.dtype]] = set()
-        self.copied: float | None = None  # GB/s of a copy of x at the current shape and dtype
-        self.attention: dict[str, float | None] = {}  # milliseconds per direction, likewise
 
     def tables(self, cases: Sequence[Case]) -> Iterator[list[dict]]:
         """Yield the rows of each shape and dtype: first of the references, then of each case."""
         for (shape, dtype), group in groupby(cases, lambda case: (case.shape, case.dtype)):
-            yield self.measure_references(shape, dtype)
-            yield from map(self.measure_operator, group)
+            references, rows = self.measure_references(shape, dtype)
+            yield rows
+            for case in group:
+                yield self.measure_operator(case, references)
 
-    def row(
-        self, case: Case, run: Measurement, floor: dict | None = None, eager_ms: float | None = None
-    ) -> dict:
-        """Return a row of the file.
+    def measure_references(self, shape: Shape, dtype: torch.dtype) -> tuple[References, list[dict]]:
+        """Measure a tiny launch, a copy, and attention, which is flash in half precision.
 
-        floor     the prediction of `roofline.predict_case` for this direction: bytes and floor_us
-        eager_ms  milliseconds of the fastest of PyTorch's eager implementations
+        Returns what the operators of this shape and dtype are compared with, and the rows.
         """
-        floor = floor or {"bytes": None, "floor_us": None}
-        speed = quotient(floor["bytes"], run.ms and run.ms * 1e6)
-        numbers = {
-            "ms": run.ms,
-            "gb_per_s": speed,
-            "copy_share": quotient(speed, self.copied),
-            "times_floor": quotient(run.ms and run.ms * 1e3, floor["floor_us"]),
-            "attention_by_this": quotient(self.attention.get(run.direction), run.ms),
-            "eager_by_this": quotient(eager_ms, run.ms),
-            "peak": quotient(run.peak, case.x_bytes),
-            "error": run.error,
-        }
-        finite = {k: v if v is None or isfinite(v) else str(v) for k, v in numbers.items()}
-        row = case._replace(operator=run.operator).describe()
-        row |= {"impl": run.impl, "direction": run.direction} | round_floats(finite)
-        return row | {"rounds": len(run.times), "right": run.right, "note": run.note}
-
-    def measure_references(self, shape: Shape, dtype: torch.dtype) -> list[dict]:
-        """Measure a tiny launch, a copy, and attention, which is flash in half precision."""
         self.clock.new_pool()
         q, k, v, g = torch.randn(4, *shape[:3], device=self.clock.device).to(dtype)
 
@@ -94,15 +83,17 @@ class GpuBench:
             Implementation(case, impl, attend, inputs, g).measurement(d) for d in DIRECTIONS
         ]
         measure([launch, copy, *attending], self.clock, self.rounds, "references")
-        self.attention = {run.direction: run.ms for run in attending}
-        self.copied = quotient(2 * q.nbytes, copy.ms and copy.ms * 1e6)
-        return [
-            self.row(case, launch),
-            self.row(case, copy, {"bytes": 2 * q.nbytes, "floor_us": None}),
-            *(self.row(case, run) for run in attending),
+        references = References(
+            copy_gb_per_s=quotient(2 * q.nbytes, copy.ms and copy.ms * 1e6),
+            attention_ms={run.direction: run.ms for run in attending},
+        )
+        return references, [
+            make_row(case, launch, references),
+            make_row(case, copy, references, {"bytes": 2 * q.nbytes, "floor_us": None}),
+            *(make_row(case, run, references) for run in attending),
         ]
 
-    def measure_operator(self, case: Case) -> list[dict]:
+    def measure_operator(self, case: Case, references: References) -> list[dict]:
         """Measure the kernels of a case and PyTorch's implementations."""
         self.clock.new_pool()
         inputs, g, seed = draw_inputs(case, self.clock.device)
@@ -130,8 +121,38 @@ class GpuBench:
         for run in runs:
             eager_runs = [z for z in runs if z.impl in functions and z.direction == run.direction]
             best = min((z.ms for z in eager_runs if z.ms and not z.note), default=None)
-            rows.append(self.row(case, run, predictions[run.direction], best))
+            rows.append(make_row(case, run, references, predictions[run.direction], best))
         return rows
+
+
+def make_row(
+    case: Case,
+    run: Measurement,
+    references: References,
+    floor: dict | None = None,
+    eager_ms: float | None = None,
+) -> dict:
+    """Return a row of the file.
+
+    floor     the prediction of `roofline.predict_case` for this direction: bytes and floor_us
+    eager_ms  milliseconds of the fastest of PyTorch's eager implementations
+    """
+    floor = floor or {"bytes": None, "floor_us": None}
+    speed = quotient(floor["bytes"], run.ms and run.ms * 1e6)
+    numbers = {
+        "ms": run.ms,
+        "gb_per_s": speed,
+        "copy_share": quotient(speed, references.copy_gb_per_s),
+        "times_floor": quotient(run.ms and run.ms * 1e3, floor["floor_us"]),
+        "attention_by_this": quotient(references.attention_ms.get(run.direction), run.ms),
+        "eager_by_this": quotient(eager_ms, run.ms),
+        "peak": quotient(run.peak, case.x_bytes),
+        "error": run.error,
+    }
+    finite = {k: v if v is None or isfinite(v) else str(v) for k, v in numbers.items()}
+    row = case._replace(operator=run.operator).describe()
+    row |= {"impl": run.impl, "direction": run.direction} | round_floats(finite)
+    return row | {"rounds": len(run.times), "right": run.right, "note": run.note}
 
 
 def quotient(a: float | None, b: float | None) -> float | None:

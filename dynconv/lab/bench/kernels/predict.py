@@ -1,4 +1,4 @@
-"""`dynconv bench kernels --plan`: floors, expected times and resources, without a GPU."""
+"""`dynconv bench kernels --predict`: floors, expected times and resources, without a GPU."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, groupby, product
@@ -74,11 +74,11 @@ def kernel_resources(cases: Sequence[Case]) -> list[dict]:
 def predict_cases(cases: Sequence[Case], command: str, output: Path | None) -> Iterator[str]:
     """Predict floors and resources without a GPU and write them; yield what to print.
 
-    output  by default data/results/kernels-plan.json
+    output  by default data/results/kernels-predicted.json
     """
     if reason := nvrtc.why_unavailable():
         raise UserError(f"the kernels cannot be compiled: {reason}")
-    output = ledger.output_path("kernels-plan", output)
+    output = ledger.output_path("kernels-predicted", output)
     kernels = kernel_resources(cases)
     rows = [
         case.describe() | {"direction": direction} | limits

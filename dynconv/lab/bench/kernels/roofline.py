@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 import torch
 
-from dynconv.dtypes import accumulator
+from dynconv.dtypes import accumulator_dtype
 from dynconv.kernels.cuda import grids
 from dynconv.kernels.cuda.grids import BAND, TILE
 from dynconv.kernels.cuda.plan import Launch, contiguous_array
@@ -189,7 +189,7 @@ def count_cycles(case: Case, launch: Launch) -> float:
     V = launch.template[1]
     c = -(-32 * V * dtype.itemsize // 128)
     if case.operator == "talk_conv":
-        words = V * accumulator(dtype).itemsize // 4
+        words = V * accumulator_dtype(dtype).itemsize // 4
         # Forward writes a row into the table and reads four. Backward reads and writes four
         # differences, and reads and clears one; its rows are g and dx, and g and x at the two
         # edges; and it reads a window twice, for dx and for the offsets.

@@ -1,4 +1,4 @@
-"""Trains and scores one row of an experiment with one seed; results are in RUN/ablation.json."""
+"""Trains and scores one row of an experiment with one seed; results are in RUN/results.json."""
 
 import json
 import math
@@ -17,7 +17,9 @@ from dynconv.train import load_model
 from dynconv.train.run_directory import match_recorded_recipe, read_recipe, read_starts
 from dynconv.train.stopwatch import Stopwatch
 
-RESULTS = "ablation.json"
+RESULTS = "results.json"
+OLD_RESULTS = "ablation.json"
+"""the name in runs of earlier versions, which is still read"""
 DIVERGES = "diverges"
 """the score of a run whose loss or score is not finite"""
 SPLIT = "test"
@@ -25,7 +27,7 @@ SPLIT = "test"
 
 
 class Results(TypedDict, total=False):
-    """The content of ablation.json: see `Run.results`."""
+    """The content of results.json: see `Run.results`."""
 
     starts: list[NonNegative]
     score: Number | Literal["diverges"]
@@ -56,7 +58,8 @@ class Run(NamedTuple):
         precision   the precision of training
         threads     the threads of the last start
         """
-        path = self.directory / RESULTS
+        new, old = self.directory / RESULTS, self.directory / OLD_RESULTS
+        path = old if old.exists() and not new.exists() else new
         remedy = "remove it, and the row is scored again"
         if not path.exists():
             return {}

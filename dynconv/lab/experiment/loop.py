@@ -1,4 +1,4 @@
-"""`dynconv ablate`: trains every row with every seed; rewrites the whole table after each run."""
+"""`dynconv experiment`: trains every row with every seed; rewrites the results after each run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
@@ -11,14 +11,14 @@ from dynconv.config.load import override_keys, refuse_overrides
 from dynconv.errors import UserError
 from dynconv.files import check_writable
 from dynconv.lab import ledger
-from dynconv.lab.ablate.plot import plot_results
-from dynconv.lab.ablate.run import Run
-from dynconv.lab.ablate.table import collect_results, format_score, results_table
+from dynconv.lab.experiment.plot import plot_results
+from dynconv.lab.experiment.run import Run
+from dynconv.lab.experiment.table import collect_results, format_score, results_table
 from dynconv.schema_errors import entry_keys
 from dynconv.train.run_directory import folder_lock
 
 
-def ablate(
+def run_experiment(
     name: str,
     overrides: Sequence[str],
     seeds: int,
@@ -32,25 +32,25 @@ def ablate(
     overrides  key=value, for every row whose model has the entry
     seeds      number of seeds, 1 to `seeds`; all rows run with seed 1, then all with seed 2, ...
     folder     contains the run directories ROW-SEED; None: runs/NAME
-    output     JSON file, and a plot of the same name; None: data/results/ablate-NAME.json
+    output     JSON file, and a plot of the same name; None: data/results/experiment-NAME.json
 
     A run whose loss or score is not finite is recorded as DIVERGES and counts as finished. Raises
     UserError for invalid input; finished runs are kept.
     """
     path = require_experiment(name)
     experiment = load_experiment(path)
-    output = ledger.output_path(f"ablate-{path.stem}", output)
+    output = ledger.output_path(f"experiment-{path.stem}", output)
     drawing = plot_path(output)
     folder = folder or Path("runs") / path.stem
     foreign = foreign_overrides(experiment, overrides)
-    runs = plan_runs(name, experiment, overrides, foreign, seeds, folder)
+    runs = list_runs(name, experiment, overrides, foreign, seeds, folder)
     for row, texts in foreign.items():
         say(f"{row}: without {' '.join(texts)}, because its model has no such entry")
-    command = ledger.command_line("ablate", name, *overrides, "--seeds", seeds)
+    command = ledger.command_line("experiment", name, *overrides, "--seeds", seeds)
     entry = ledger.new_entry(read_comment(path), command, {}, seeds=range(1, seeds + 1))
 
     def write() -> dict:
-        entry["numbers"] = {"ablation": path.stem, **collect_results(experiment, runs)}
+        entry["numbers"] = {"experiment": path.stem, **collect_results(experiment, runs)}
         ledger.write(output, entry)
         plot_results(entry["numbers"], drawing)
         return entry
@@ -100,7 +100,7 @@ def foreign_overrides(experiment: Experiment, overrides: Sequence[str]) -> dict[
     return {row: texts for row, texts in foreign.items() if texts}
 
 
-def plan_runs(
+def list_runs(
     name: str,
     experiment: Experiment,
     overrides: Sequence[str],
@@ -126,7 +126,7 @@ def plan_runs(
                 raise
             alone = ledger.command_line("train", f"{name}:ROW", *overrides)
             raise UserError(
-                f"{error}; ablate changes every row, and `{alone}` trains one of them alone"
+                f"{error}; an override changes every row, and `{alone}` trains one of them alone"
             ) from None
         runs.append(Run(row.name, seed, recipe, folder / f"{row.name}-{seed}"))
     return runs

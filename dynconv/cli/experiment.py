@@ -1,4 +1,4 @@
-"""`dynconv ablate`: train and score every row of a table."""
+"""`dynconv experiment`: train and score every row of an experiment."""
 
 from signal import Signals
 
@@ -14,8 +14,8 @@ from dynconv.cli.options import (
 
 
 def add_parser(subparsers) -> None:
-    """Add `dynconv ablate`."""
-    parser = add_command(subparsers, "ablate", run)
+    """Add `dynconv experiment`."""
+    parser = add_command(subparsers, "experiment", run)
     parser.add_argument("name", metavar="NAME", help="a shipped experiment's name, or a YAML file")
     add_overrides(parser, "replace an entry in the recipe of every row", "train.updates=300")
     parser.add_argument(
@@ -31,7 +31,7 @@ def add_parser(subparsers) -> None:
         metavar="DIR",
         help="where to keep its runs ROW-SEED (default: runs/NAME)",
     )
-    add_output(parser, "data/results/ablate-NAME.json, with a plot beside it")
+    add_output(parser, "data/results/experiment-NAME.json, with a plot beside it")
     parser.add_argument(
         "--list",
         action=ShowList,
@@ -42,10 +42,10 @@ def add_parser(subparsers) -> None:
 
 
 def run(options) -> Signals | None:
-    """Train and score the rows of a table, with several seeds. The same command again resumes."""
-    from dynconv.lab.ablate import ablate
+    """Train and score an experiment's rows, with several seeds. The same command again resumes."""
+    from dynconv.lab.experiment import run_experiment
 
-    return ablate(
+    return run_experiment(
         options.name,
         options.overrides,
         seeds=options.seeds,

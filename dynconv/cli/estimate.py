@@ -1,4 +1,4 @@
-"""`dynconv plan`: estimate what a recipe costs."""
+"""`dynconv estimate`: say what a recipe will cost."""
 
 import sys
 import threading
@@ -11,8 +11,8 @@ WAITING = "counting the memory and the FLOPs of one batch, which takes longer fo
 
 
 def add_parser(subparsers) -> None:
-    """Add `dynconv plan`."""
-    parser = add_command(subparsers, "plan", run)
+    """Add `dynconv estimate`."""
+    parser = add_command(subparsers, "estimate", run)
     add_recipe(parser)
     parser.add_argument("--gpus", type=positive_int, default=1, help="GPUs that train together")
     parser.add_argument(

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from dynconv.lab import style
-from dynconv.lab.ablate.run import DIVERGES
-from dynconv.lab.ablate.table import finite_scores
+from dynconv.lab.experiment.run import DIVERGES
+from dynconv.lab.experiment.table import finite_scores
 
 
 def plot_results(results: dict[str, Any], output: Path) -> None:

@@ -1,4 +1,4 @@
-"""`dynconv ablate`: rows times seeds, resumed, recorded, drawn; and the tables that are shipped."""
+"""`dynconv experiment`: rows times seeds, resumed, recorded, drawn; and those that are shipped."""
 
 import json
 import math
@@ -30,7 +30,7 @@ from dynconv.config import (
 from dynconv.config.find import read_comment
 from dynconv.errors import UserError
 from dynconv.lab import ledger, sweep
-from dynconv.lab.ablate import run, table
+from dynconv.lab.experiment import run, table
 from dynconv.models import build
 from dynconv.score import Perplexity
 from dynconv.train import TrainedModel
@@ -56,7 +56,7 @@ LEARN = "train.lr=1e-2", "train.updates=60", "train.validate_every=60"
 
 @pytest.fixture
 def small(recipe_file, tmp_path):
-    """Writes an ablation of the tiny recipe, and calls the command."""
+    """Writes an experiment of the tiny recipe, and calls the command."""
 
     class Small:
         folder, output = tmp_path / "runs", tmp_path / "table.json"
@@ -69,7 +69,7 @@ def small(recipe_file, tmp_path):
 
         def arguments(self, *more) -> list[str]:
             places = "--run", self.folder, "--output", self.output
-            return [str(a) for a in ("ablate", tmp_path / "numbers.yaml", *places, *more)]
+            return [str(a) for a in ("experiment", tmp_path / "numbers.yaml", *places, *more)]
 
         def __call__(self, *more) -> int:
             return cli.main(self.arguments(*more))
@@ -88,10 +88,10 @@ def test_two_rows_and_two_seeds(small, started_runs, capsys):
     # A seed for all rows before the next.
     assert started_runs == ["dynamic-1", "attention-1", "dynamic-2", "attention-2"]
     found = small.found
-    assert (found["numbers"]["ablation"], found["what"]) == ("numbers", "What it is.")
+    assert (found["numbers"]["experiment"], found["what"]) == ("numbers", "What it is.")
     assert found["numbers"]["source"] == "Nobody 2021, Table 1"
     name = small.arguments()[1]
-    assert found["command"] == shlex.join(["dynconv", "ablate", name, *LEARN, "--seeds", "2"])
+    assert found["command"] == shlex.join(["dynconv", "experiment", name, *LEARN, "--seeds", "2"])
     assert found["seeds"] == [1, 2]
     assert {"device", "versions", "date", "load"} <= found.keys()
 
@@ -164,8 +164,17 @@ def test_a_signal_ends_it_and_the_same_command_goes_on(small, started_runs, monk
     assert small("--seeds", "1") == 0
     dynamic, attention = small.found["numbers"]["rows"]
     assert attention["scores"][0] is not None
-    starts = json.loads((small.folder / "attention-1" / "ablation.json").read_text())["starts"]
+    starts = json.loads((small.folder / "attention-1" / "results.json").read_text())["starts"]
     assert len(starts) == 2 and attention["seconds"] == [sum(starts)]
+
+
+def test_results_of_an_earlier_version_are_read(small, started_runs):
+    assert small("--seeds", "1") == 0
+    for directory in small.folder.glob("*-1"):
+        (directory / "results.json").rename(directory / "ablation.json")
+    before, started_runs[:] = small.found["numbers"], []
+    assert small("--seeds", "1") == 0
+    assert not started_runs and small.found["numbers"] == before
 
 
 def test_killed_between_training_and_its_score(small, started_runs, monkeypatch):
@@ -315,14 +324,14 @@ def test_mistakes_are_one_line(small, started_runs, capsys, tree, said):
 
 
 def test_further_mistakes_are_one_line(small, started_runs, capsys, tmp_path):
-    assert "did you mean wu2019-table3?" in fails(capsys, "ablate", "wu2019-table33")
+    assert "did you mean wu2019-table3?" in fails(capsys, "experiment", "wu2019-table33")
     for seed in ("train.seed=4", "train={seed: 4}"):
         line = fails(capsys, *small.arguments(seed))
         assert "train.seed differs from run to run: give the number of seeds as --seeds" in line
-    line = fails(capsys, "ablate", "help-de-en-mixers", "model.channels=30")
+    line = fails(capsys, "experiment", "help-de-en-mixers", "model.channels=30")
     assert "row attention: its recipe: model: 4 heads do not divide 30 channels" in line
     assert "`dynconv train help-de-en-mixers:ROW model.channels=30` trains one of them" in line
-    line = fails(capsys, "ablate", "help-de-en-mixers", "model.embeding=30")
+    line = fails(capsys, "experiment", "help-de-en-mixers", "model.embeding=30")
     assert "unknown key model.embeding; did you mean" in line
     small.output = tmp_path / "nowhere" / "table.json"
     assert "there is no directory" in fails(capsys, *small.arguments())
@@ -335,9 +344,9 @@ def test_results_without_a_place_go_to_the_data_folder(small, started_runs, monk
     monkeypatch.setattr(ledger, "data_dir", lambda: tmp_path / "data")
     (tmp_path / "data" / "results").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["ablate", "numbers.yaml", "--seeds", "1"]) == 0
-    assert (tmp_path / "data" / "results" / "ablate-numbers.json").exists()
-    assert (tmp_path / "data" / "results" / "ablate-numbers.png").exists()
+    assert cli.main(["experiment", "numbers.yaml", "--seeds", "1"]) == 0
+    assert (tmp_path / "data" / "results" / "experiment-numbers.json").exists()
+    assert (tmp_path / "data" / "results" / "experiment-numbers.png").exists()
     assert (tmp_path / "runs" / "numbers" / "dynamic-1" / "recipe.yaml").exists()
 
 
@@ -398,7 +407,7 @@ def test_the_rows_say_what_their_names_say():
 
 
 def test_the_list_shows_every_experiment(capsys):
-    assert cli.main(["ablate", "--list"]) == 0
+    assert cli.main(["experiment", "--list"]) == 0
     text = capsys.readouterr().out
     assert text == list_experiments() + "\n"
     assert "wu2019-table3      12 rows  Wu et al. 2019, Table 3\n" in text
@@ -430,7 +439,7 @@ def test_a_row_at_two_sizes(small, recipe_file):
 
 def test_what_help_suggests_shrinks_every_row_of_the_comparison(capsys):
     with pytest.raises(SystemExit):
-        cli.main(["ablate", "--help"])
+        cli.main(["experiment", "--help"])
     (override,) = re.findall(r"train\.\w+=\d+", capsys.readouterr().out)
     experiment = load_experiment(require_experiment("help-de-en-mixers"))
     recipes = [load_row(experiment, row, [override]) for row in experiment.rows]

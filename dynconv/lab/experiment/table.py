@@ -4,7 +4,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from dynconv.config import AnyModelConfig, ConvS2SConfig, Experiment
-from dynconv.lab.ablate.run import DIVERGES, Run
+from dynconv.lab.experiment.run import DIVERGES, Run
 from dynconv.models import count_parameters
 from dynconv.table import align
 
@@ -87,6 +87,6 @@ def results_table(entry: dict[str, Any]) -> str:
                 row["published"] or "",
             )
         )
-    about = [f"{numbers['ablation']}: {numbers['source']}", numbers["metric"]]
+    about = [f"{numbers['experiment']}: {numbers['source']}", numbers["metric"]]
     aligned = align(lines, right=range(1, len(lines[0])))
     return "\n".join([*about, *map(str.rstrip, aligned)])
