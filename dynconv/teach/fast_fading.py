@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dynconv.config import load_recipe
-from dynconv.dtypes import accumulator
+from dynconv.dtypes import accumulator_dtype
 from dynconv.lab import ledger
 from dynconv.layers import Retention
 from dynconv.paths import data_dir
@@ -34,7 +34,7 @@ def faster_fading() -> Iterator[None]:
     usual = Retention._gamma
 
     def faster(self: Retention, x: Tensor) -> Tensor:
-        h = torch.arange(self.heads, device=x.device, dtype=accumulator(x.dtype))
+        h = torch.arange(self.heads, device=x.device, dtype=accumulator_dtype(x.dtype))
         return 1 - 2 ** (-1 - h)
 
     Retention._gamma = faster  # type: ignore[method-assign]
