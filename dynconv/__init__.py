@@ -1,24 +1,14 @@
 """Convolutions that compete with self-attention, from the equation to training."""
 
-from collections.abc import Callable
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+from dynconv.lazy import import_lazily
+
+if TYPE_CHECKING:
+    from dynconv import config, decode, layers, models, ops, score, train
 
 __version__ = "0.2.0.dev0"
 
-
-def import_lazily(
-    package: str, exports: dict[str, list[str]]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package that imports a name when it is first used.
-
-    exports  names by the module that defines them
-    """
-    module_of = {name: module for module, names in exports.items() for name in names}
-
-    def import_name(name: str) -> Any:
-        if name not in module_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{module_of[name]}"), name)
-
-    return import_name, lambda: sorted(module_of)
+# A list, since type checkers read it.
+__all__ = ["config", "decode", "layers", "models", "ops", "score", "train"]
+__getattr__, __dir__ = import_lazily(__name__, {}, __all__)

@@ -1,8 +1,7 @@
 """Gives the figures of lessons a number and a caption, the first sentence of the alternative text.
 
 The bar above folded code says which figure it draws. The rest of the text describes the picture; a
-moving figure, which describes itself, has the caption alone. Figures in solutions, which a reader
-may not want to see named, stay as they are.
+moving figure, which describes itself, has the caption alone.
 """
 
 import json
@@ -26,7 +25,7 @@ def caption(app, docname: str, source: list[str]) -> None:
     notebook, number = json.loads(source[0]), 0
     for cell in notebook["cells"]:
         image = cell["metadata"].get("mystnb", {}).get("image")
-        if image and "solution" not in cell["metadata"].get("tags", []):
+        if image:
             number += 1
             title, *rest = re.split(r"(?<=\.)\s+(?=[A-Z])", image["alt"], maxsplit=1)
             image["alt"] = rest[0] if rest else title

@@ -123,7 +123,7 @@ def add_kernels(commands) -> None:
     add_list(
         parser,
         "--operators",
-        "the operators (default: light_conv, dynamic_conv, dynamic_conv_softmax, talk_conv)",
+        "the operators (default: light_conv, dynamic_conv, softmax_conv, talk_conv)",
     )
     add_list(parser, "--kernel-sizes", "K, odd", default=["3", "31"])
     add_rounds(parser, 30)

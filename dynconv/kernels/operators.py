@@ -170,21 +170,21 @@ def differentiate_conv_backward(run, ctx, ddx, ddw):
 
 
 @define(
-    "conv_softmax(Tensor x, Tensor logits, Tensor? seed, float dropout, int pad_left) -> Tensor"
+    "softmax_conv(Tensor x, Tensor logits, Tensor? seed, float dropout, int pad_left) -> Tensor"
 )
-def differentiate_conv_softmax(run, ctx, g):
-    gradients = run.conv_softmax_backward(g, *ctx.saved_tensors, *ctx.sizes)
+def differentiate_softmax_conv(run, ctx, g):
+    gradients = run.softmax_conv_backward(g, *ctx.saved_tensors, *ctx.sizes)
     return *gradients, None, None, None
 
 
 @define(
-    "conv_softmax_backward(Tensor g, Tensor x, Tensor logits, Tensor? seed, float dropout,"
+    "softmax_conv_backward(Tensor g, Tensor x, Tensor logits, Tensor? seed, float dropout,"
     " int pad_left) -> (Tensor, Tensor)",
     lambda g, x, logits, *_: (x.new_empty(x.shape), logits.new_empty(logits.shape)),
 )
-def refuse_conv_softmax(run, ctx, *gradients):
+def refuse_softmax_conv(run, ctx, *gradients):
     remedy = "use impl='separate'"
-    raise NotImplementedError(f"dynamic_conv_softmax's kernel has no second derivative: {remedy}")
+    raise NotImplementedError(f"softmax_conv's kernel has no second derivative: {remedy}")
 
 
 @define("talk(Tensor x, Tensor left, Tensor? right, int max_left, int max_right) -> Tensor")

@@ -169,7 +169,7 @@ class DynamicConv(ProjectedMixer):
         logits = self.logits(x)
         if self.normalize == "softmax":
             dropout = self.weight_dropout if self.training else 0.0
-            return ops.dynamic_conv_softmax(x, logits, pad_left=self.pad_left, dropout=dropout)
+            return ops.softmax_conv(x, logits, pad_left=self.pad_left, dropout=dropout)
         kernel = ops.normalize_kernel(logits, self.normalize).to(x.dtype)
         kernel = F.dropout(kernel, self.weight_dropout, self.training)
         return ops.dynamic_conv(x, kernel, pad_left=self.pad_left)

@@ -91,7 +91,7 @@ class KeyedMemory(NamedTuple):
     The values are (z + e) sqrt(1/2), as in the released code; the paper has z + e.
     """
 
-    states: Tensor
+    keys: Tensor
     values: Tensor
     pad_mask: Tensor | None
     """mask (B, S) bool, True where padding"""
@@ -121,9 +121,9 @@ class MultiStepAttention(nn.Module):
         memory.
         """
         N, T, _ = h.shape
-        B, S, E = memory.states.shape
+        B, S, E = memory.keys.shape
         d = ((self.query_proj(h) + g) * SQRT_HALF).reshape(B, -1, E)  # (B, beam x T, E)
-        scores = d @ memory.states.transpose(1, 2)
+        scores = d @ memory.keys.transpose(1, 2)
         m = memory.values.new_full((B, 1, 1), S)
         if memory.pad_mask is not None:
             pad = memory.pad_mask[:, None, :]

@@ -21,7 +21,7 @@ KERNEL_SIZE = 4
 
 
 class SelectiveState(NamedTuple):
-    """The states (N, C, states), and the last inputs (N, 3, C) of the convolution."""
+    """The states (N, C, state_size), and the last inputs (N, 3, C) of the convolution."""
 
     h: Tensor
     past: Tensor
@@ -36,10 +36,10 @@ class SelectiveScan(nn.Module):
     W_dt has rank channels / 16. State n (from 1) starts with A[n] = -n, and dt in [0.001, 0.1].
     """
 
-    def __init__(self, channels: int, states: int):
+    def __init__(self, channels: int, state_size: int):
         super().__init__()
         rank = math.ceil(channels / 16)
-        self.sizes = (rank, states, states)
+        self.sizes = (rank, state_size, state_size)
         bound = KERNEL_SIZE**-0.5
         self.kernel = nn.Parameter(torch.empty(channels, KERNEL_SIZE).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.zeros(channels))
@@ -47,7 +47,7 @@ class SelectiveScan(nn.Module):
         self.dt_proj = linear(rank, channels)
         dt = torch.empty(channels).uniform_(math.log(1e-3), math.log(1e-1)).exp()
         self.dt_proj.bias = nn.Parameter(dt + (-(-dt).expm1()).log())  # its softplus is dt
-        self.log_decay = nn.Parameter(torch.arange(1.0, states + 1).log().repeat(channels, 1))
+        self.log_decay = nn.Parameter(torch.arange(1.0, state_size + 1).log().repeat(channels, 1))
         self.D = nn.Parameter(torch.ones(channels))
 
     def convolve(self, x: Tensor) -> Tensor:
@@ -74,21 +74,21 @@ class SelectiveSSM(nn.Module):
 
         x, g = W x;  y = W_o (silu(g) * scan(x))
 
-    states  number of states per channel
+    state_size  number of states per channel
 
     Unlike in the paper, the block is as wide as its input, not twice as wide. In a layer that is
     not causal, half of the channels run from right to left, in a scan of their own.
     """
 
-    def __init__(self, channels: int, states: int, *, causal: bool = False):
+    def __init__(self, channels: int, state_size: int, *, causal: bool = False):
         super().__init__()
         self.causal = causal
         check_positive("channels", channels)
-        check_positive("states", states)
+        check_positive("state_size", state_size)
         forwards = count_forward(channels, "channels", causal)
         self.widths = [forwards] if causal else [forwards, channels - forwards]
         self.in_proj = linear(channels, 2 * channels, bias=False)
-        self.scans = nn.ModuleList(SelectiveScan(width, states) for width in self.widths)
+        self.scans = nn.ModuleList(SelectiveScan(width, state_size) for width in self.widths)
         self.out_proj = linear(channels, channels, bias=False)
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:

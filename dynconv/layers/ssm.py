@@ -18,7 +18,7 @@ from dynconv.ops.ssm import discretize, ssm_step
 
 
 class S4DState(NamedTuple):
-    """The complex states (N, C, states) after the last position."""
+    """The complex states (N, C, state_size) after the last position."""
 
     h: Tensor
 
@@ -28,28 +28,28 @@ class S4D(nn.Module):
 
         y = GLU(W gelu(ssm(x) + D x))
 
-    states  complex states per channel; state n starts as in S4D-Lin, A[n] = -1/2 + i pi n
+    state_size  complex states per channel; state n starts as in S4D-Lin, A[n] = -1/2 + i pi n
 
     All of dt, A, C and D are learned: dt and the decay -Re A by their logarithms, because they are
     positive. In a layer that is not causal, half of the channels run from right to left.
     """
 
-    def __init__(self, channels: int, states: int, *, causal: bool = False):
+    def __init__(self, channels: int, state_size: int, *, causal: bool = False):
         super().__init__()
         self.causal = causal
         check_positive("channels", channels)
-        check_positive("states", states)
+        check_positive("state_size", state_size)
         self.forward_channels = count_forward(channels, "channels", causal)
-        n = torch.arange(states).expand(channels, states)
+        n = torch.arange(state_size).expand(channels, state_size)
         self.log_dt = nn.Parameter(torch.empty(channels).uniform_(math.log(1e-3), math.log(1e-1)))
-        self.log_decay = nn.Parameter(torch.full((channels, states), math.log(0.5)))
+        self.log_decay = nn.Parameter(torch.full((channels, state_size), math.log(0.5)))
         self.frequency = nn.Parameter(math.pi * n)
-        self.C = nn.Parameter(torch.randn(channels, states, 2) / math.sqrt(2))
+        self.C = nn.Parameter(torch.randn(channels, state_size, 2) / math.sqrt(2))
         self.D = nn.Parameter(torch.ones(channels))
         self.out_proj = linear(channels, 2 * channels)
 
     def _system(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return dt (C,), A and C (C, states) in the precision of sums."""
+        """Return dt (C,), A and C (C, state_size) in the precision of sums."""
         A = torch.complex(-upcast(self.log_decay).exp(), upcast(self.frequency))
         return upcast(self.log_dt).exp(), A, torch.view_as_complex(upcast(self.C))
 

@@ -7,7 +7,7 @@ log-probabilities, because an adaptive softmax has no logits. In all three, `out
 
 from typing import TYPE_CHECKING
 
-from dynconv import import_lazily
+from dynconv.lazy import import_lazily
 
 if TYPE_CHECKING:
     from dynconv.models.assemble import build, count_parameters

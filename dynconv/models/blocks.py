@@ -60,7 +60,7 @@ class Residual(nn.Module):
 class Block(Recomputable):
     """Applies a mixer, attention to the source if `cross` is given, and a feed-forward network.
 
-    `source` are the arguments of `cross`: the source's keys and values, and its padding mask.
+    `cross_inputs` are what `cross` takes: the source's keys and values, and its padding mask.
     """
 
     mixer: Any
@@ -81,19 +81,21 @@ class Block(Recomputable):
         self.around_ffn = Residual(config)
 
     def forward(
-        self, x: Tensor, pad_mask: Tensor | None = None, source: tuple | None = None
+        self, x: Tensor, pad_mask: Tensor | None = None, cross_inputs: tuple | None = None
     ) -> Tensor:
         """Return the outputs at x (B, T, C); causal mixers need no mask of padding at the end."""
-        return self._after_mixer(self.around_mixer(x, lambda z: self.mixer(z, pad_mask)), source)
+        return self._after_mixer(
+            self.around_mixer(x, lambda z: self.mixer(z, pad_mask)), cross_inputs
+        )
 
-    def step(self, x: Tensor, state: Any, source: tuple | None = None) -> tuple[Tensor, Any]:
+    def step(self, x: Tensor, state: Any, cross_inputs: tuple | None = None) -> tuple[Tensor, Any]:
         """Return the outputs at new positions x (N, n, C), and the next state of the mixer."""
         y, state = self.mixer.step(self.around_mixer.prepare(x), state)
-        return self._after_mixer(self.around_mixer.combine(x, y), source), state
+        return self._after_mixer(self.around_mixer.combine(x, y), cross_inputs), state
 
-    def _after_mixer(self, x: Tensor, source: tuple | None) -> Tensor:
+    def _after_mixer(self, x: Tensor, cross_inputs: tuple | None) -> Tensor:
         if self.cross is not None:
-            x = self.around_cross(x, lambda z: self.cross(z, *source))  # type: ignore[misc]
+            x = self.around_cross(x, lambda z: self.cross(z, *cross_inputs))  # type: ignore[misc]
         return self.around_ffn(x, self.ffn)
 
 

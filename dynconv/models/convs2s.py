@@ -95,7 +95,7 @@ class StackOutput(NamedTuple):
     hidden: Tensor
     attention: list[Tensor]
     """the attention (B, T, S) of each layer that attends"""
-    states: list[History]
+    mixer_states: list[History]
     """the next states of the convolutions; empty for whole sequences"""
 
 
@@ -132,12 +132,12 @@ class ConvStack(nn.Module):
         x: Tensor,
         pad_mask: Tensor | None = None,
         memory: KeyedMemory | None = None,
-        states: list[History | None] | None = None,
+        mixer_states: list[History | None] | None = None,
     ) -> StackOutput:
         """Apply the layers to x (B, T, E): to whole sequences, or to new positions only.
 
-        memory  what the layers attend to
-        states  the convolutions' states, which new positions x continue; None if x are whole
+        memory        what the layers attend to
+        mixer_states  the convolutions' states, which new positions x continue; None if x are whole
         """
         outputs = [self.in_proj(x)]
         attention = []
@@ -146,10 +146,10 @@ class ConvStack(nn.Module):
         for i, block in enumerate(self.blocks):
             y = outputs[-1]
             shortcut_input = outputs[-block.residual] if block.residual else None
-            if states is None:
+            if mixer_states is None:
                 h, weights = block(y, shortcut_input, x, memory, pad_mask)
             else:
-                (h, weights), state = block.step(y, shortcut_input, x, memory, states[i])
+                (h, weights), state = block.step(y, shortcut_input, x, memory, mixer_states[i])
                 next_states.append(state)
             outputs.append(h)
             if weights is not None:
@@ -207,19 +207,21 @@ class ConvS2S(Translator):
         target: Tensor,
         memory: KeyedMemory,
         start: int = 0,
-        states: list[History | None] | None = None,
+        mixer_states: list[History | None] | None = None,
     ) -> StackOutput:
         """Decode target tokens (B, T), the first of them at position `start`."""
         g = self.target_embedding(target, start)
-        decoded = self.decoder(g, memory=memory, states=states)
+        decoded = self.decoder(g, memory=memory, mixer_states=mixer_states)
         return decoded._replace(hidden=self.dropout(decoded.hidden))
 
     def start(self, memory: KeyedMemory) -> DecoderState:
-        return DecoderState(0, [None] * len(self.decoder.blocks), source=[])
+        return DecoderState(0, [None] * len(self.decoder.blocks), source_caches=[])
 
     def step(
         self, tokens: Tensor, memory: KeyedMemory, state: DecoderState
     ) -> tuple[Tensor, DecoderState]:
         decoded = self._decode(tokens, memory, state.position, state.mixer_states)
-        state = DecoderState(state.position + tokens.shape[1], decoded.states, source=[])
+        state = DecoderState(
+            state.position + tokens.shape[1], decoded.mixer_states, source_caches=[]
+        )
         return self.output(decoded.hidden), state

@@ -20,23 +20,24 @@ class DecoderState(NamedTuple):
 
     position: int
     mixer_states: list[Any]
-    source: list[KVCache | None]
+    source_caches: list[KVCache | None]
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> DecoderState:
         """Return the state of these rows, and of these sentences or, if None, of all."""
         mixer_states = [select_state(state, rows) for state in self.mixer_states]
-        source = self.source
+        caches = self.source_caches
         if sentences is not None:
-            source = [select_state(projected, sentences) for projected in source]
-        return DecoderState(self.position, mixer_states, source)
+            caches = [select_state(cache, sentences) for cache in caches]
+        return DecoderState(self.position, mixer_states, caches)
 
 
 def step_blocks(
-    blocks: Iterable[Any], x: Tensor, state: DecoderState, pad_mask: Tensor | None = None
+    blocks: Iterable[Any], x: Tensor, state: DecoderState, source_pad_mask: Tensor | None = None
 ) -> tuple[Tensor, DecoderState]:
     """Return the last block's outputs at n new positions x (N, n, C), and the next state."""
     mixer_states = []
-    for block, mixer_state, source in zip(blocks, state.mixer_states, state.source, strict=True):
-        x, mixer_state = block.step(x, mixer_state, (source, pad_mask))
+    layers = zip(blocks, state.mixer_states, state.source_caches, strict=True)
+    for block, mixer_state, cache in layers:
+        x, mixer_state = block.step(x, mixer_state, (cache, source_pad_mask))
         mixer_states.append(mixer_state)
-    return x, DecoderState(state.position + x.shape[1], mixer_states, state.source)
+    return x, DecoderState(state.position + x.shape[1], mixer_states, state.source_caches)

@@ -68,7 +68,7 @@ class LanguageModel(nn.Module):
     def start(self) -> DecoderState:
         """Return the state before the first token."""
         no_states: list[Any] = [None] * len(self.decoder)
-        return DecoderState(0, no_states, source=no_states)
+        return DecoderState(0, no_states, source_caches=no_states)
 
     def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Return log-probabilities (B, n, V) after n new tokens (B, n), and the next state."""

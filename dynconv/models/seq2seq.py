@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Memory(NamedTuple):
     """The encoder's output (B, S, C) and its pad_mask (B, S), True at padding."""
 
-    states: Tensor
+    hidden_states: Tensor
     pad_mask: Tensor | None
 
 
@@ -56,19 +56,19 @@ class Seq2Seq(Translator):
 
     def hidden_states(self, target: Tensor, memory: Memory) -> Tensor:
         x = self.dropout(embed_tokens(self.target_embedding, target))
-        for block, projected in zip(self.decoder, self._project(memory), strict=True):
-            x = block(x, source=(projected, memory.pad_mask))
+        for block, cache in zip(self.decoder, self._project(memory), strict=True):
+            x = block(x, cross_inputs=(cache, memory.pad_mask))
         return self.decoder_norm(x)
 
     def _project(self, memory: Memory) -> Iterator[KVCache]:
         """Yield each block's keys and values of the source."""
         block: Any  # to type checkers every attribute of a module is a tensor or a module
         for block in self.decoder:
-            yield block.cross.project(memory.states)
+            yield block.cross.project(memory.hidden_states)
 
     def start(self, memory: Memory) -> DecoderState:
-        source: list[KVCache | None] = [*self._project(memory)]
-        return DecoderState(0, [None] * len(self.decoder), source)
+        caches: list[KVCache | None] = [*self._project(memory)]
+        return DecoderState(0, [None] * len(self.decoder), caches)
 
     def step(
         self, tokens: Tensor, memory: Memory, state: DecoderState

@@ -10,7 +10,7 @@ from dynconv.ops.normalize import normalize_kernel
 from dynconv.ops.registry import implementations
 from dynconv.ops.retnet import retention
 from dynconv.ops.selective import selective_scan
-from dynconv.ops.softmaxconv import dynamic_conv_softmax
+from dynconv.ops.softmaxconv import softmax_conv
 from dynconv.ops.ssm import diagonal_ssm
 from dynconv.ops.talk import talk_conv
 
@@ -19,11 +19,11 @@ __all__ = [
     "depthwise_conv",
     "diagonal_ssm",
     "dynamic_conv",
-    "dynamic_conv_softmax",
     "implementations",
     "light_conv",
     "normalize_kernel",
     "retention",
     "selective_scan",
+    "softmax_conv",
     "talk_conv",
 ]

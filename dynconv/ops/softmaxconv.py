@@ -18,7 +18,7 @@ from dynconv.ops.normalize import normalize_kernel
 from dynconv.ops.operator import Operator, Rule
 
 
-def dynamic_conv_softmax_loop(x: Tensor, logits: Tensor, mask: Tensor, pad_left: int) -> Tensor:
+def softmax_conv_loop(x: Tensor, logits: Tensor, mask: Tensor, pad_left: int) -> Tensor:
     """Evaluate the equation one position and one tap at a time: the oracle.
 
     mask (B, T, H, K) has 0 where DropConnect drops a weight, and 1 / (1 - dropout) elsewhere.
@@ -40,23 +40,21 @@ def dynamic_conv_softmax_loop(x: Tensor, logits: Tensor, mask: Tensor, pad_left:
     return torch.stack(rows, dim=1)
 
 
-def dynamic_conv_softmax_masked(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tensor:
+def softmax_conv_masked(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tensor:
     """Run the loop with a mask from PyTorch's generator."""
     mask = F.dropout(torch.ones_like(logits), dropout)
-    return dynamic_conv_softmax_loop(x, logits, mask, pad_left)
+    return softmax_conv_loop(x, logits, mask, pad_left)
 
 
-def dynamic_conv_softmax_separate(
-    x: Tensor, logits: Tensor, pad_left: int, dropout: float
-) -> Tensor:
+def softmax_conv_separate(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tensor:
     """Run softmax, DropConnect and convolution as three operators."""
     weight = F.dropout(normalize_kernel(logits).to(x.dtype), dropout)
     return dynamic_conv(x, weight, pad_left=pad_left)
 
 
-def dynamic_conv_softmax_cuda(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tensor:
+def softmax_conv_cuda(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tensor:
     """Run one fused kernel, which hashes a seed into the mask."""
-    return on_gpu.conv_softmax(x, logits, draw_seed(x, dropout), dropout, pad_left)
+    return on_gpu.softmax_conv(x, logits, draw_seed(x, dropout), dropout, pad_left)
 
 
 def draw_seed(x: Tensor, dropout: float) -> Tensor | None:
@@ -72,18 +70,18 @@ def draw_seed(x: Tensor, dropout: float) -> Tensor | None:
 
 
 OPERATOR = Operator(
-    "dynamic_conv_softmax",
+    "softmax_conv",
     {
-        "loop": dynamic_conv_softmax_masked,
-        "separate": dynamic_conv_softmax_separate,
-        "cuda": dynamic_conv_softmax_cuda,
+        "loop": softmax_conv_masked,
+        "separate": softmax_conv_separate,
+        "cuda": softmax_conv_cuda,
     },
     (Rule("separate"),),
     transformable="separate",
 )
 
 
-def dynamic_conv_softmax(
+def softmax_conv(
     x: Tensor, logits: Tensor, *, pad_left: int, dropout: float = 0.0, impl: str = "auto"
 ) -> Tensor:
     """Convolve with the softmax of each position's logits (Wu et al. 2019, section 4).

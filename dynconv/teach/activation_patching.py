@@ -75,7 +75,7 @@ def exchange(
     """
     ids = [[*tokens, EOS] for tokens in vocabulary.encode([*sentences])]
     place = only_difference(*ids)
-    one, other = (model.encode(torch.tensor([tokens])).states for tokens in ids)
+    one, other = (model.encode(torch.tensor([tokens])).hidden_states for tokens in ids)
     apart = (torch.arange(len(ids[0])) - place).abs()
     assert torch.allclose(one[:, apart > REACH], other[:, apart > REACH], atol=1e-5)
     plus, minus = (tokens[0] for tokens in vocabulary.encode([*words]))

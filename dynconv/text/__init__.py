@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from dynconv import import_lazily
+from dynconv.lazy import import_lazily
 
 if TYPE_CHECKING:
     from dynconv.text.batching import Batch, batch_by_length, collate, pad

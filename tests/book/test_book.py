@@ -171,9 +171,9 @@ def test_every_reference_with_words_of_its_own_leads_somewhere_in_jupyterlab(ref
     assert all({"notebook", "page"} & {*references[label]} for label in labels)
 
 
-def lesson_map():
-    """The module book/_ext/lesson_map.py."""
-    spec = spec_from_file_location("lesson_map", ROOT / "book/_ext/lesson_map.py")
+def extension(name: str):
+    """A module of book/_ext."""
+    spec = spec_from_file_location(name, ROOT / f"book/_ext/{name}.py")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -182,7 +182,7 @@ def lesson_map():
 def test_a_way_through_the_book_has_what_its_lessons_need_or_takes_it_on_trust():
     """In a card of the first page, what is taken on trust comes last."""
     names = [page.removeprefix("lessons/") for page in LESSONS]
-    _, needs = lesson_map().read_needs(names)
+    _, needs = extension("lesson_map").read_needs(names)
     numbers = {name[:2]: {other[:2] for other in needs[name]} for name in names}
     text = (ROOT / "book/index.md").read_text(encoding="utf-8")
     text = text.partition("\n## Four ways through the book\n")[2].partition("\n## ")[0]
@@ -336,6 +336,16 @@ def test_a_box_pointed_at_shows_all_of_its_arrows(html, tab):
         shown = page.evaluate(SHOWN)
         assert len(shown) == page.locator(f"svg.wide path.{lesson}").count() >= 3
         assert all(lesson in names for names in shown)
+
+
+def test_figures_in_solutions_are_numbered_with_the_others():
+    source = [(ROOT / "lessons/19_lightconv_kernels.ipynb").read_text(encoding="utf-8")]
+    extension("captions").caption(None, "lessons/19_lightconv_kernels", source)
+    cells = [c["metadata"] for c in json.loads(source[0])["cells"]]
+    figures = [cell for cell in cells if "image" in cell.get("mystnb", {})]
+    names = [cell["mystnb"]["figure"]["name"] for cell in figures]
+    assert names == [f"figure-19-{n + 1}" for n in range(len(names))]
+    assert "solution" in figures[-1]["tags"]
 
 
 CAPTIONS = """() => [...document.querySelectorAll("figure")].map(

@@ -16,7 +16,7 @@ def operators_with(impl: str) -> list[str]:
 
 # Independent of the kernels, exact in float64, and quicker than the loop.
 REFERENCE = dict.fromkeys(CONVS, "shifted") | {
-    "dynamic_conv_softmax": "separate",
+    "softmax_conv": "separate",
     "talk_conv": "table",
     "cumulative_mean": "sum",
 }

@@ -37,7 +37,7 @@ from dynconv.lab.simulate.launch import launch_on_cpu
 if simulate.why_unavailable():
     pytest.skip(simulate.why_unavailable(), allow_module_level=True)
 
-CONVOLUTIONS = (*CONVS, "dynamic_conv_softmax")
+CONVOLUTIONS = (*CONVS, "softmax_conv")
 OPERATORS = operators_with("cuda")
 
 
@@ -55,9 +55,9 @@ def results_of(name: str, inputs: list, K: int, g: torch.Tensor, pad=None) -> tu
         gradients = kernels.talk_backward(g, x, left, right, *sizes)
         return kernels.talk(x, left, right, *sizes), *gradients[: len(inputs)]
     x, weight = inputs
-    if name == "dynamic_conv_softmax":
-        gradients = kernels.conv_softmax_backward(g, x, weight, None, 0.0, pad)
-        return kernels.conv_softmax(x, weight, None, 0.0, pad), *gradients
+    if name == "softmax_conv":
+        gradients = kernels.softmax_conv_backward(g, x, weight, None, 0.0, pad)
+        return kernels.softmax_conv(x, weight, None, 0.0, pad), *gradients
     both = kernels.conv_backward(g, x, weight, pad)
     dx, dweight = (
         kernels.conv_grad_input(g, weight, pad),
@@ -240,7 +240,7 @@ def test_every_padding_equals_the_oracle(name, pad):
     torch.manual_seed(pad)
     inputs, g = case(name, 2, 12, 2, 4, 5, F32), torch.randn(2, 12, 8)
     exact = [z.double().requires_grad_() for z in inputs]
-    impl = "separate" if name == "dynamic_conv_softmax" else "shifted"
+    impl = "separate" if name == "softmax_conv" else "shifted"
     out = getattr(ops, name)(*exact, pad_left=pad, impl=impl)
     reference = out.detach(), *torch.autograd.grad(out, exact, g.double())
     assert_exact(results_of(name, inputs, 5, g, pad), reference, f"{name} {pad=}")
@@ -313,8 +313,8 @@ def test_infinities_and_nan_stay_in_their_windows(name, bad):
     x = torch.randn(1, 60, 40)
     x[0, 30, 7] = bad
     weight = torch.ones({"depthwise_conv": (40, 5), "light_conv": (2, 5)}.get(name, (1, 60, 2, 5)))
-    if name == "dynamic_conv_softmax":
-        out = kernels.conv_softmax(x, weight, None, 0.0, 2)[0]
+    if name == "softmax_conv":
+        out = kernels.softmax_conv(x, weight, None, 0.0, 2)[0]
     else:
         out = kernels.conv(x, weight, 2)[0]
     there = out.isnan() if bad != bad else out == torch.inf
@@ -451,8 +451,8 @@ def test_softmax_of_the_least_numbers():
         logits[0, 5, 0] = torch.tensor([-torch.inf, 1, 2, -torch.inf, 0, 300, 299])
         logits[0, 9] = -torch.inf
         inputs = [x.to(dtype), logits]
-        out = kernels.conv_softmax(*inputs, None, 0.0, 3)
-        reference = call("dynamic_conv_softmax", "separate", inputs, 7)
+        out = kernels.softmax_conv(*inputs, None, 0.0, 3)
+        reference = call("softmax_conv", "separate", inputs, 7)
         torch.testing.assert_close(out, reference, equal_nan=True)
         assert out[0, 9].isnan().all() and out.isnan().sum() == 64
 
@@ -469,15 +469,15 @@ def test_dropconnect_drops_the_same_weights_forward_and_backward(R, K, dtype):
     logits = torch.randn(B, T, H, K, dtype=dtype)
     drawn = torch.tensor([seed])
     actual = (
-        kernels.conv_softmax(x, logits, drawn, dropout, K // 2),
-        *kernels.conv_softmax_backward(g, x, logits, drawn, dropout, K // 2),
+        kernels.softmax_conv(x, logits, drawn, dropout, K // 2),
+        *kernels.softmax_conv_backward(g, x, logits, drawn, dropout, K // 2),
     )
     leaves = [z.double().requires_grad_() for z in (x, logits)]
     weight = leaves[1].softmax(-1) * mask(seed, logits.shape, dropout)
     out = ops.dynamic_conv(leaves[0], weight, pad_left=K // 2, impl="shifted")
     reference = out.detach(), *torch.autograd.grad(out, leaves, g.double())
     assert_exact(actual, reference, "with a mask")
-    other = kernels.conv_softmax(x, logits, drawn + 2**40, dropout, K // 2)
+    other = kernels.softmax_conv(x, logits, drawn + 2**40, dropout, K // 2)
     assert not torch.allclose(other, actual[0])
 
 
@@ -498,7 +498,7 @@ def test_dropconnect_draws_each_weight_by_itself():
 V1 = {
     "light_conv": ("lightconv.cu", "light_conv_v1", "light_weight_grad_v1"),
     "dynamic_conv": ("dynamicconv.cu", "dynamic_conv_v1", "dynamic_weight_grad_v1"),
-    "dynamic_conv_softmax": ("softmaxconv.cu", "softmax_conv_v1", None),
+    "softmax_conv": ("softmaxconv.cu", "softmax_conv_v1", None),
     "talk_conv": ("talk.cu", "talk_conv_v1", "talk_grad_v1"),
     "cumulative_mean": ("average.cu", "cumulative_mean_v1", "cumulative_mean_v1"),
 }
@@ -533,7 +533,7 @@ def test_the_ladders_first_version(name, dtype):
         return
     if name == "talk_conv":
         sizes = (B, T, C, H, K // 2, K - 1 - K // 2)
-    if name == "dynamic_conv_softmax":
+    if name == "softmax_conv":
         more = [*dropconnect_arguments(0.0), *strides(x, *rest)]
         run(forward, out.numel(), *inputs, None, out, *sizes, *more)
     else:

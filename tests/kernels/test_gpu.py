@@ -112,9 +112,9 @@ def test_a_cuda_graph(name):
 def test_a_cuda_graph_draws_anew():
     x, logits = torch.ones(1, 200, 8, device="cuda"), torch.zeros(1, 200, 2, 3, device="cuda")
     captured = torch.cuda.CUDAGraph()
-    ops.dynamic_conv_softmax(x, logits, pad_left=1, dropout=0.5, impl="cuda")
+    ops.softmax_conv(x, logits, pad_left=1, dropout=0.5, impl="cuda")
     with torch.cuda.graph(captured):
-        out = ops.dynamic_conv_softmax(x, logits, pad_left=1, dropout=0.5, impl="cuda")
+        out = ops.softmax_conv(x, logits, pad_left=1, dropout=0.5, impl="cuda")
     results = []
     for _ in range(2):
         captured.replay()
@@ -203,8 +203,8 @@ def test_dropconnect_on_the_gpu_is_that_of_the_simulator():
         pytest.skip(simulate.why_unavailable())
     torch.manual_seed(0)
     x, logits, seed = torch.randn(2, 40, 128), torch.randn(2, 40, 2, 7), torch.tensor([2**40 + 5])
-    reference = simulate.kernels.conv_softmax(x, logits, seed, 0.3, 3)
-    actual = torch.ops.dynconv.conv_softmax(x.cuda(), logits.cuda(), seed.cuda(), 0.3, 3)
+    reference = simulate.kernels.softmax_conv(x, logits, seed, 0.3, 3)
+    actual = torch.ops.dynconv.softmax_conv(x.cuda(), logits.cuda(), seed.cuda(), 0.3, 3)
     torch.testing.assert_close(actual.cpu(), reference)
 
 

@@ -50,8 +50,8 @@ def names_of(dtype: torch.dtype, R: int, architecture: int) -> dict[str, set[str
     dynamic = contiguous_array((B, T, H, K), dtype)
     left = contiguous_array((B, T, H), accumulator_dtype(dtype))
     plans = [
-        launches.conv_softmax(x, dynamic, None, 0.0, 1),
-        launches.conv_softmax_backward(x, x, dynamic, None, 0.0, 1),
+        launches.softmax_conv(x, dynamic, None, 0.0, 1),
+        launches.softmax_conv_backward(x, x, dynamic, None, 0.0, 1),
         launches.cumulative_mean(x, False),
         launches.cumulative_mean(x, True),
         launches.talk(x, left, left, 1, 1),
@@ -212,7 +212,7 @@ LIMITS = re.compile(r"//   K = (\d+) +(\w+) +(\w+) +([\d. ]+)  not measured")
     [
         ("lightconv.cu", "light_conv"),
         ("dynamicconv.cu", "dynamic_conv"),
-        ("softmaxconv.cu", "dynamic_conv_softmax"),
+        ("softmaxconv.cu", "softmax_conv"),
         ("talk.cu", "talk_conv"),
     ],
 )
@@ -594,7 +594,7 @@ def test_only_a_whole_pass_on_a_gpu_is_recorded(options, stats, written, tmp_pat
 def test_pytorch_knows_the_kernels_as_those_of_a_gpu():
     for name in (
         "conv", "conv_grad_input", "conv_grad_weight", "conv_backward", "talk", "talk_backward",
-        "conv_softmax", "conv_softmax_backward", "cumulative_mean",
+        "softmax_conv", "softmax_conv_backward", "cumulative_mean",
     ):  # fmt: skip
         assert torch._C._dispatch_has_kernel_for_dispatch_key(f"dynconv::{name}", "CUDA")
 
@@ -605,20 +605,20 @@ def on_cpu():
     if simulate.why_unavailable():
         pytest.skip(simulate.why_unavailable())
     library = torch.library.Library("dynconv", "IMPL")
-    for function in (simulate.kernels.conv_softmax, simulate.kernels.conv_softmax_backward):
+    for function in (simulate.kernels.softmax_conv, simulate.kernels.softmax_conv_backward):
         library.impl(function.__name__, function, "CPU")
     yield
     library._destroy()
 
 
-def test_conv_softmax_is_an_operator_of_pytorch(on_cpu):
+def test_softmax_conv_is_an_operator_of_pytorch(on_cpu):
     """Schema, fake tensors, autograd, torch.compile."""
     x = torch.randn(2, 9, 8, requires_grad=True)
     logits = torch.randn(2, 9, 2, 3, requires_grad=True)
     for seed, dropout in ((None, 0.0), (torch.tensor([5]), 0.5)):
         arguments = (x, logits, seed, dropout, 1)
-        torch.library.opcheck(torch.ops.dynconv.conv_softmax.default, arguments)
-    out = torch.ops.dynconv.conv_softmax(x, logits, None, 0.0, 1)
+        torch.library.opcheck(torch.ops.dynconv.softmax_conv.default, arguments)
+    out = torch.ops.dynconv.softmax_conv(x, logits, None, 0.0, 1)
     (dx,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
     with pytest.raises(NotImplementedError, match="no second derivative: use impl='separate'"):
         dx.sum().backward()
@@ -628,12 +628,12 @@ def test_the_layer_takes_the_fused_kernel(on_cpu, monkeypatch):
     """If it runs; DropConnect is drawn at each call, and only in training."""
     from dynconv.ops import softmaxconv
 
-    monkeypatch.setattr(softmaxconv, "on_gpu", eager(simulate.kernels, ["conv_softmax"]))
+    monkeypatch.setattr(softmaxconv, "on_gpu", eager(simulate.kernels, ["softmax_conv"]))
     torch.manual_seed(0)
     layer = DynamicConv(16, 4, 3, weight_dropout=0.5)
     x = torch.randn(2, 9, 16)
     plain = layer.eval()(x)
-    operator, fused = softmaxconv.OPERATOR, softmaxconv.dynamic_conv_softmax_cuda
+    operator, fused = softmaxconv.OPERATOR, softmaxconv.softmax_conv_cuda
     every = dict.fromkeys(operator.implementations, fused)
     monkeypatch.setattr(softmaxconv, "OPERATOR", operator._replace(implementations=every))
     torch.testing.assert_close(layer(x), plain)

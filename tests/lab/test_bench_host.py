@@ -21,7 +21,7 @@ def test_the_command_measures_launches_and_leaves_the_operators_alone(
     assert torch.equal(torch_ops.conv(x, weight, 1), before), "the C kernels are back"
     numbers = json.loads(path.read_text())["numbers"]
     assert numbers["rounds"] == 2
-    names = ["light_conv", "dynamic_conv", "dynamic_conv_softmax", "talk_conv"]
+    names = ["light_conv", "dynamic_conv", "softmax_conv", "talk_conv"]
     assert [row["operator"] for row in numbers["results"]] == names
     for row in numbers["results"]:
         for way in ("launched", "registered", "allocated"):

@@ -146,7 +146,7 @@ def test_issue_by_hand():
         ("light_conv", 4 * (108 + 28) + 108 + 4 * 32, 4 * (108 + 28) + 3 * 108 + 4 * 64),
         # Backward, tiles with tokens begin at -7, 1, ... 25, and meet 16, 24, 31, 30, 22 taps.
         ("dynamic_conv", 544 + 544 + 4 * (32 + 93), (4 + 13) * (123 + 35) + 5 * (64 + 186)),
-        ("dynamic_conv_softmax", 544 + 544 + 4 * (32 + 310), 1088 + 1224 + 544 + 4 * (64 + 589)),
+        ("softmax_conv", 544 + 544 + 4 * (32 + 310), 1088 + 1224 + 544 + 4 * (64 + 589)),
         # V = 4, four lines and four words; a warp walks 32 positions and 15 more.
         ("talk_conv", 47 * 6 * 4, 47 * (10 * 4 + 4 * 4 + 2)),
     ],
@@ -250,7 +250,7 @@ def spoiled(name: str, spoil):
     return SimpleNamespace(**functions | {name: lambda *arguments: spoil(right, *arguments)})
 
 
-FUNCTIONS = [a + b for a in ("conv", "talk", "conv_softmax") for b in ("", "_backward")]
+FUNCTIONS = [a + b for a in ("conv", "talk", "softmax_conv") for b in ("", "_backward")]
 
 
 def nan_at_the_end(out):
@@ -290,8 +290,8 @@ def test_right_kernels_pass(operator, dtype, K, monkeypatch):
 @simulated
 @pytest.mark.parametrize(
     ("operator", "name"),
-    [("light_conv", "conv"), ("dynamic_conv", "conv"), ("talk_conv", "talk")]
-    + [("dynamic_conv_softmax", "conv_softmax")],
+    [("light_conv", "conv"), ("dynamic_conv", "conv"), ("softmax_conv", "softmax_conv")]
+    + [("talk_conv", "talk")],
 )
 @pytest.mark.parametrize(
     "spoil",
@@ -326,17 +326,17 @@ def test_the_mask_has_its_share_and_is_the_same_backward():
     def keeps_more(right, x, logits, seed, dropout, pad):
         return right(x, logits, seed, dropout / 2, pad)
 
-    operator, backward = "dynamic_conv_softmax", "conv_softmax_backward"
+    operator, backward = "softmax_conv", "softmax_conv_backward"
     found = errors(spoiled(backward, other_mask), operator)
     assert passes(found["forward"], F32) and max(found["backward"]) > 0.1
     assert max(errors(spoiled(backward, wrong_without_mask), operator)["backward"]) > 1
-    assert inf in errors(spoiled("conv_softmax", keeps_more), operator, K=31)["forward"]
+    assert inf in errors(spoiled("softmax_conv", keeps_more), operator, K=31)["forward"]
 
 
 @simulated
 @pytest.mark.parametrize("K", [3, 15, 31])  # of 8 channels a head: one, two, four lots of them
 def test_the_mask_is_read_off_the_kernels(K):
-    case = Case("dynamic_conv_softmax", K, F64, Shape(2, 20, 16, 2))
+    case = Case("softmax_conv", K, F64, Shape(2, 20, 16, 2))
     (_, logits), _, seed = draw_inputs(case, CPU)
     kept, _ = correctness.dropconnect_mask(simulate.kernels, case, logits, seed)
     wanted = mask(seed.item(), logits.shape, correctness.DROPOUT) != 0
@@ -448,7 +448,7 @@ def test_a_row_has_its_ratios():
 
 
 def test_tables_are_100_columns_wide():
-    case = Case("dynamic_conv_softmax", 31, HALF, Shape(1000, 10_000, 1024, 16))
+    case = Case("softmax_conv", 31, HALF, Shape(1000, 10_000, 1024, 16))
     run = Measurement(case.operator, "channels_last", "backward", error=1e-3, peak=10**12)
     run.times, run.note = [9.9999] * 30, "not captured: " + "a reason " * 20
     small = Measurement(case.operator, "cuda", "forward", right=False, error=nan, note="WRONG")
@@ -480,7 +480,7 @@ def bench_on_cpu(kernels, tmp_path, monkeypatch, operators=("light_conv",)):
 
 @simulated
 def test_everything_is_measured_and_written(tmp_path, monkeypatch):
-    operators = ["light_conv", "dynamic_conv_softmax"]
+    operators = ["light_conv", "softmax_conv"]
     wrong, report, text = bench_on_cpu(simulate.kernels, tmp_path, monkeypatch, operators)
     assert wrong == 0 and width(text.rsplit("\n", 1)[0]) <= 100 and "0 wrong" in text
     assert report["command"] == "the command" and report["device"] == "NVIDIA Nothing-1"
@@ -492,7 +492,7 @@ def test_everything_is_measured_and_written(tmp_path, monkeypatch):
         "copy": {""},
         "attention": {"flash"},
         "light_conv": {"cuda", *ops.implementations("light_conv")} - {"loop", "native"},
-        "dynamic_conv_softmax": {"cuda", "separate", "shifted"},
+        "softmax_conv": {"cuda", "separate", "shifted"},
     }
     for T in (12, 9):
         rows = [row for row in report["numbers"]["rows"] if row["T"] == T]
@@ -505,7 +505,7 @@ def test_everything_is_measured_and_written(tmp_path, monkeypatch):
             assert (row["times_floor"] is None) == (row["operator"] in beside)
             assert row["attention_by_this"] > 0
             assert row["operator"] != "copy" or row["copy_share"] == 1
-    softmax = [row for row in rows if row["operator"] == "dynamic_conv_softmax"]
+    softmax = [row for row in rows if row["operator"] == "softmax_conv"]
     eager = [row for row in softmax if row["impl"] != "cuda"]
     best = min(eager, key=lambda row: row["ms"])
     assert best["eager_by_this"] == 1

@@ -465,8 +465,8 @@ def test_cross_attention_shares_memory_among_beams():
         (lambda: TaLKConv(C, H, 3, 3, weight_dropout=2), r"weight_dropout 2 lies outside"),
         (lambda: TaLKConv(C, 7, 3, 3), "7 heads"),
         (lambda: Retention(C, 7), "7 heads"),
-        (lambda: S4D(C, 0), "states 0 must be at least 1"),
-        (lambda: SelectiveSSM(C, -1), "states -1 must be at least 1"),
+        (lambda: S4D(C, 0), "state_size 0 must be at least 1"),
+        (lambda: SelectiveSSM(C, -1), "state_size -1 must be at least 1"),
         (lambda: AverageAttention(C, 0), "ffn 0 must be at least 1"),
     ],
 )

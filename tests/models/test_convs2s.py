@@ -130,7 +130,7 @@ def compare_with_released_model(where: str, meta: dict, case: dict[str, np.ndarr
     pad_mask, real = source == 1, target != 1
     model.gradient_share /= 2  # the released code's 2
     memory = model.encode(source, pad_mask)
-    close(memory.states[~pad_mask], case["encoder_x"][~pad_mask.numpy()], where)
+    close(memory.keys[~pad_mask], case["encoder_x"][~pad_mask.numpy()], where)
     close(memory.values[~pad_mask], case["encoder_y"][~pad_mask.numpy()], where)
     logits = model.output(model.hidden_states(target, memory))
     close(logits[real], case["logits"][real.numpy()], where)
@@ -356,7 +356,7 @@ def test_the_encoder_learns_from_each_attending_layer_its_share():
         assert model.gradient_share == 1 / 2
         model.gradient_share = share
         memory = model.encode(tokens(2, 7))
-        loss = (memory.states + memory.values).pow(2).sum()
+        loss = (memory.keys + memory.values).pow(2).sum()
         e = model.source_embedding.tokens.weight
         return torch.autograd.grad(loss, (e, *model.encoder.parameters()))
 

@@ -166,7 +166,7 @@ TENSORS = {
     "depthwise_conv": (X, torch.zeros(6, 3)),
     "light_conv": (X, torch.zeros(3, 3)),
     "dynamic_conv": (X, DYNAMIC),
-    "dynamic_conv_softmax": (X, DYNAMIC),
+    "softmax_conv": (X, DYNAMIC),
     "talk_conv": (X, OFFSETS, OFFSETS),
     "cumulative_mean": (X,),
     "diagonal_ssm": (X, DT, Z, Z),
@@ -175,7 +175,7 @@ TENSORS = {
     "conv_step": (torch.zeros(3, 2, 6), ROW_OF, torch.zeros(2, 3, 3)),
 }
 """good tensors for every operator"""
-SIZES = {name: {"pad_left": 1} for name in TENSORS if name.startswith(("dep", "light", "dyn"))}
+SIZES = {name: {"pad_left": 1} for name in TENSORS if name.endswith("_conv")}
 SIZES["talk_conv"] = {"max_left": 2, "max_right": 2}
 
 

@@ -391,16 +391,16 @@ def test_softmax_rows_sum_to_one():
 def test_dropconnect_of_everything_is_refused(dropout):
     x, logits = torch.zeros(1, 3, 4), torch.zeros(1, 3, 2, 3)
     with pytest.raises(ValueError, match=rf"dropout {dropout} lies outside \[0, 1\)"):
-        ops.dynamic_conv_softmax(x, logits, pad_left=1, dropout=dropout)
+        ops.softmax_conv(x, logits, pad_left=1, dropout=dropout)
 
 
 def test_the_parts_one_by_one_are_the_operator():
     torch.manual_seed(0)
     x, logits = torch.randn(2, 9, 8), torch.randn(2, 9, 2, 3)
-    out = ops.dynamic_conv_softmax(x, logits, pad_left=2)
+    out = ops.softmax_conv(x, logits, pad_left=2)
     torch.testing.assert_close(out, ops.dynamic_conv(x, logits.softmax(-1), pad_left=2))
     ones = torch.ones(2, 400, 8)
-    dropped = ops.dynamic_conv_softmax(ones, torch.zeros(2, 400, 2, 3), pad_left=1, dropout=0.25)
+    dropped = ops.softmax_conv(ones, torch.zeros(2, 400, 2, 3), pad_left=1, dropout=0.25)
     taps = (dropped[:, 1:-1] * 3 * 0.75).round()  # how many of three were kept
     assert abs(taps.mean() / 3 - 0.75) < 0.03 and set(taps.unique().tolist()) == {0, 1, 2, 3}
 
@@ -410,7 +410,7 @@ def test_dropconnect_in_the_loop_and_in_the_parts_is_the_same():
     results = []
     for impl in ("loop", "separate"):
         torch.manual_seed(1)
-        results.append(ops.dynamic_conv_softmax(x, logits, pad_left=2, dropout=0.4, impl=impl))
+        results.append(ops.softmax_conv(x, logits, pad_left=2, dropout=0.4, impl=impl))
     torch.testing.assert_close(*results)
 
 
@@ -443,7 +443,7 @@ def test_bad_input_is_named(call, words):
 @pytest.mark.parametrize("impl", ["loop", "separate"])
 def test_large_logits_do_not_overflow(impl):
     x, logits = torch.randn(1, 4, 4), 200 * torch.randn(1, 4, 2, 3)
-    y = ops.dynamic_conv_softmax(x, logits, pad_left=1, impl=impl)
+    y = ops.softmax_conv(x, logits, pad_left=1, impl=impl)
     weight = logits.double().softmax(3)
     torch.testing.assert_close(y.double(), ops.dynamic_conv(x.double(), weight, pad_left=1))
 

@@ -76,7 +76,7 @@ def test_arguments_name_every_operator():
     names = torch._C._dispatch_get_all_op_names()
     ours = {name.split("::")[1] for name in names if name.startswith("dynconv::")}
     # tests/kernels/test_launch.py simulates these.
-    only_on_gpus = {"conv_softmax", "conv_softmax_backward"}
+    only_on_gpus = {"softmax_conv", "softmax_conv_backward"}
     assert ours == set(arguments()) | only_on_gpus
 
 
@@ -203,7 +203,7 @@ class Encoder(nn.Module):
         )
 
     def forward(self, source: torch.Tensor, pad_mask: torch.Tensor) -> torch.Tensor:
-        return self.model.encode(source, pad_mask).states
+        return self.model.encode(source, pad_mask).hidden_states
 
 
 @needs_native

@@ -291,7 +291,10 @@ LINES = {
         ('        help="a metric that recipes can name: "', '        "lines (how many), "'),
     ],
     "config/recipe.py": [
-        ("class DecodeConfig:", "    wider: Length = 0\n    forbidden: tuple[Length, ...] = ()"),
+        (
+            "class DecodeConfig:",
+            "    wider: NonNegativeInt = 0\n    forbidden: tuple[NonNegativeInt, ...] = ()",
+        ),
         ("BEAM_OPTIONS = (", '    "wider",\n    "forbidden",'),
     ],
     "decode/search.py": [

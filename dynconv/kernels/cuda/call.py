@@ -129,8 +129,8 @@ class Kernels:
     conv_grad_input = plan_runner(launches.conv_grad_input)
     conv_grad_weight = plan_runner(launches.conv_grad_weight)
     conv_backward = plan_runner(launches.conv_backward)
-    conv_softmax = plan_runner(launches.conv_softmax)
-    conv_softmax_backward = plan_runner(launches.conv_softmax_backward)
+    softmax_conv = plan_runner(launches.softmax_conv)
+    softmax_conv_backward = plan_runner(launches.softmax_conv_backward)
     talk = plan_runner(launches.talk)
     talk_backward = plan_runner(launches.talk_backward)
     cumulative_mean = plan_runner(launches.cumulative_mean)
@@ -214,8 +214,8 @@ def convert(argument) -> np.generic:
 gpu_kernels = Kernels(launch_on_gpu)
 implement(
     "CUDA", gpu_kernels.conv, gpu_kernels.conv_grad_input, gpu_kernels.conv_grad_weight,
-    gpu_kernels.conv_backward, gpu_kernels.conv_softmax, gpu_kernels.conv_softmax_backward,
+    gpu_kernels.conv_backward, gpu_kernels.softmax_conv, gpu_kernels.softmax_conv_backward,
     gpu_kernels.talk, gpu_kernels.talk_backward, gpu_kernels.cumulative_mean,
 )  # fmt: skip
-on_gpu = eager(gpu_kernels, ["conv", "conv_softmax", "talk", "cumulative_mean"])
+on_gpu = eager(gpu_kernels, ["conv", "softmax_conv", "talk", "cumulative_mean"])
 """the operators for eager calls with tensors of a GPU"""

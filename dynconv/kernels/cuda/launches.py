@@ -194,7 +194,7 @@ def light_gradients(
     return LaunchPlan(outputs, launches, {"partial": partial})
 
 
-def conv_softmax(
+def softmax_conv(
     x: Array, logits: Array, seed: Array | None, dropout: float, pad_left: int
 ) -> LaunchPlan:
     """Plan DynamicConv of logits (B, T, H, K), with DropConnect if there is a seed int64 (1,)."""
@@ -209,7 +209,7 @@ def conv_softmax(
     )
 
 
-def conv_softmax_backward(
+def softmax_conv_backward(
     g: Array, x: Array, logits: Array, seed: Array | None, dropout: float, pad_left: int
 ) -> LaunchPlan:
     """Plan the gradients of x and of the logits."""

@@ -13,7 +13,7 @@ from dynconv.ops.shapes import split_heads
 
 POSITIONS = 10_000
 """positions per batch of Table 6, except in its last column of 100,000"""
-SEEDED = "dynamic_conv_softmax"
+SOFTMAX_CONV = "softmax_conv"
 """the operator with DropConnect, whose kernels take a seed"""
 STATES = 16
 """numbers that a state-space model keeps of each channel"""
@@ -119,8 +119,10 @@ def draw_inputs(case: Case, device: torch.device) -> tuple[list[Tensor], Tensor,
         elif case.operator in CAUSAL:
             inputs.append(torch.randn(size, **options).to(dtype))
         else:
-            logits = torch.randn(size, **options)
-            inputs.append((logits if case.operator == SEEDED else logits.softmax(-1)).to(dtype))
+            weight = torch.randn(size, **options)
+            if case.operator != SOFTMAX_CONV:  # which is given logits
+                weight = weight.softmax(-1)
+            inputs.append(weight.to(dtype))
     if case.operator == "diagonal_ssm":  # states that fade, at the pace of S4D's initialisation
         inputs[1], inputs[2] = inputs[1].sigmoid() / 10, -0.5 + 10j * inputs[2].real
     elif case.operator == "retention":

@@ -82,8 +82,8 @@ def omit(launch: Launch, values: Values, tensors: list[Tensor]) -> tuple:
 ALLOCATE: dict[str, Callable] = {
     "conv": lambda x, *_: torch.empty_like(x),
     "conv_backward": lambda g, x, weight, *_: (torch.empty_like(x), torch.empty_like(weight)),
-    "conv_softmax": lambda x, *_: torch.empty_like(x),
-    "conv_softmax_backward": lambda g, x, w, *_: (torch.empty_like(x), torch.empty_like(w)),
+    "softmax_conv": lambda x, *_: torch.empty_like(x),
+    "softmax_conv_backward": lambda g, x, w, *_: (torch.empty_like(x), torch.empty_like(w)),
     "talk": lambda x, *_: torch.empty_like(x),
     "talk_backward": lambda g, *inputs: tuple(map(torch.empty_like, inputs[:3])),
 }
@@ -111,12 +111,12 @@ def make_calls(operators) -> dict[str, Callable[[], object]]:
         return torch.autograd.grad(forward(), inputs, g)
 
     def softmax() -> Tensor:
-        return operators.conv_softmax(x, logits, draw_seed(x, 0.1), 0.1, pad)
+        return operators.softmax_conv(x, logits, draw_seed(x, 0.1), 0.1, pad)
 
     return {
         "light_conv": partial(gradients, lambda: operators.conv(x, taps, pad), x, taps),
         "dynamic_conv": partial(gradients, lambda: operators.conv(x, logits, pad), x, logits),
-        "dynamic_conv_softmax": partial(gradients, softmax, x, logits),
+        "softmax_conv": partial(gradients, softmax, x, logits),
         "talk_conv": partial(
             gradients, lambda: operators.talk(x, left, right, pad, pad), x, left, right
         ),

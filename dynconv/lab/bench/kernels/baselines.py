@@ -13,7 +13,7 @@ from dynconv.dtypes import dtype_name
 from dynconv.kernels.cuda.call import convert, launch_on_gpu
 from dynconv.kernels.cuda.launches import dropconnect_arguments
 from dynconv.kernels.cuda.plan import CUDA_TYPES, Launch, describe_tensor, outer_strides
-from dynconv.lab.bench.cases import SEEDED, Case
+from dynconv.lab.bench.cases import SOFTMAX_CONV, Case
 from dynconv.lab.bench.kernels.calls import call_backward, call_forward
 from dynconv.lab.bench.kernels.correctness import (
     DROPOUT,
@@ -32,7 +32,7 @@ LOOSE_TOLERANCE = TOLERANCE | {"float32": 1e-4}
 FIRST_VERSIONS = {
     "light_conv": ("lightconv.cu", "light_conv_v1"),
     "dynamic_conv": ("dynamicconv.cu", "dynamic_conv_v1"),
-    "dynamic_conv_softmax": ("softmaxconv.cu", "softmax_conv_v1"),
+    "softmax_conv": ("softmaxconv.cu", "softmax_conv_v1"),
     "talk_conv": ("talk.cu", "talk_conv_v1"),
 }
 """source and kernel of each operator's first version"""
@@ -61,7 +61,7 @@ def first_versions(
         out = torch.empty_like(x)
         moves = steps(x, *(z for z in others if z.dim() == 4))
         seeds, drop = (
-            ([seed], dropconnect_arguments(DROPOUT)) if case.operator == SEEDED else ([], [])
+            ([seed], dropconnect_arguments(DROPOUT)) if case.operator == SOFTMAX_CONV else ([], [])
         )
         start(*FIRST_VERSIONS[case.operator], x, x, *others, *seeds, out, *sizes, *drop, *moves)
         return [out]
@@ -95,12 +95,12 @@ def torch_compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def eager_implementations(case: Case) -> dict[str, Callable[..., Tensor]]:
     """Return PyTorch's implementations by name.
 
-    For dynamic_conv_softmax both make the weights first; "separate" then takes what `auto` chooses
-    for dynamic_conv, "shifted" adds shifted copies.
+    For softmax_conv both make the weights first; "separate" then takes what `auto` chooses for
+    dynamic_conv, "shifted" adds shifted copies.
     """
     operator = case.operator
     sizes = case.options()
-    sizes |= {"dropout": DROPOUT} if operator == SEEDED else {}
+    sizes |= {"dropout": DROPOUT} if operator == SOFTMAX_CONV else {}
     names = [n for n in ops.implementations(operator) if n not in ("loop", "native", "cuda")]
     functions = {name: partial(getattr(ops, operator), **sizes, impl=name) for name in names}
 
@@ -108,14 +108,14 @@ def eager_implementations(case: Case) -> dict[str, Callable[..., Tensor]]:
         weight = F.dropout(ops.normalize_kernel(logits), DROPOUT)
         return ops.dynamic_conv(x, weight, **case.options(), impl="shifted")
 
-    return functions | ({"shifted": shifted} if operator == SEEDED else {})
+    return functions | ({"shifted": shifted} if operator == SOFTMAX_CONV else {})
 
 
 def kernel_runs(
     kernels, case: Case, inputs: list[Tensor], g: Tensor, seed: Tensor
 ) -> list[Measurement]:
     """Check the kernels in use and their first versions; return them, ready to be timed."""
-    dropconnect = (seed, DROPOUT) if case.operator == SEEDED else ()
+    dropconnect = (seed, DROPOUT) if case.operator == SOFTMAX_CONV else ()
     errors, expected = relative_errors(kernels, case, inputs, g, seed)
 
     def make_forward(tensors: Sequence[Tensor]) -> Callable[[], object]:

@@ -16,14 +16,14 @@ from dynconv.errors import UserError, name_hint, quoted
 from dynconv.kernels.cuda import build
 from dynconv.kernels.cuda.plan import CUDA_TYPES
 from dynconv.lab import ledger
-from dynconv.lab.bench.cases import SEEDED, Case, parse_shape
+from dynconv.lab.bench.cases import SOFTMAX_CONV, Case, parse_shape
 from dynconv.lab.bench.kernels.gpu_bench import GpuBench
 from dynconv.lab.bench.kernels.gpu_clock import GpuClock
 from dynconv.lab.bench.kernels.predict import predict_cases
 from dynconv.lab.bench.table import WIDTH, Column, bench_table, shape_title
 
 DTYPES = {dtype_name(dtype): dtype for dtype in CUDA_TYPES}
-OPERATORS = ["light_conv", "dynamic_conv", SEEDED, "talk_conv"]
+OPERATORS = ["light_conv", "dynamic_conv", SOFTMAX_CONV, "talk_conv"]
 ABOUT = (
     "us: medians of graphs replayed in turns, each with a cold L2; a graph of short calls has "
     "several, each on inputs of its own; GB/s: by the bytes of the "

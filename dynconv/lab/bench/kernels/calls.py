@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dynconv.kernels.cuda import launches
 from dynconv.kernels.cuda.plan import Launch, contiguous_array
-from dynconv.lab.bench.cases import SEEDED, Case
+from dynconv.lab.bench.cases import SOFTMAX_CONV, Case
 
 
 def call_forward(kernels, case: Case, inputs: Sequence, seed=None, dropout: float = 0.0):
@@ -14,8 +14,8 @@ def call_forward(kernels, case: Case, inputs: Sequence, seed=None, dropout: floa
     """
     if case.operator == "talk_conv":
         return kernels.talk(*inputs, case.K // 2, case.K // 2)
-    if case.operator == SEEDED:
-        return kernels.conv_softmax(*inputs, seed, dropout, case.K // 2)
+    if case.operator == SOFTMAX_CONV:
+        return kernels.softmax_conv(*inputs, seed, dropout, case.K // 2)
     return kernels.conv(*inputs, case.K // 2)
 
 
@@ -23,8 +23,8 @@ def call_backward(kernels, case: Case, g, inputs: Sequence, seed=None, dropout: 
     """Call the operator's backward pass and return all inputs' gradients; see `call_forward`."""
     if case.operator == "talk_conv":
         return kernels.talk_backward(g, *inputs, case.K // 2, case.K // 2)
-    if case.operator == SEEDED:
-        return kernels.conv_softmax_backward(g, *inputs, seed, dropout, case.K // 2)
+    if case.operator == SOFTMAX_CONV:
+        return kernels.softmax_conv_backward(g, *inputs, seed, dropout, case.K // 2)
     return kernels.conv_backward(g, *inputs, case.K // 2)
 
 

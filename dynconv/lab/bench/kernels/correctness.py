@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dynconv import ops
 from dynconv.dtypes import accumulator_dtype
-from dynconv.lab.bench.cases import SEEDED, Case
+from dynconv.lab.bench.cases import SOFTMAX_CONV, Case
 from dynconv.lab.bench.kernels.calls import call_backward, call_forward
 from dynconv.lab.bench.measure import Measurement
 
@@ -64,7 +64,7 @@ def compute_reference(
             if case.operator == "talk_conv":
                 impl = "window" if T <= 1000 else "table"  # T x T numbers per head, or T
                 out = ops.talk_conv(*leaves, max_left=pad, max_right=pad, impl=impl)
-            elif case.operator == SEEDED:
+            elif case.operator == SOFTMAX_CONV:
                 weight = leaves[1].softmax(-1) * (1 if factor is None else factor[rows])
                 out = ops.dynamic_conv(leaves[0], weight, pad_left=pad, impl="shifted")
             else:
@@ -108,7 +108,7 @@ def relative_errors(
     kernels  torch.ops.dynconv, or simulate.kernels for tensors on the CPU
     """
     errors: dict[str, list[float]] = {"forward": [], "backward": []}
-    for drop in (False, True) if case.operator == SEEDED else (False,):
+    for drop in (False, True) if case.operator == SOFTMAX_CONV else (False,):
         dropconnect = (seed, DROPOUT) if drop else (None, 0.0)
         factor = None
         with fill_with_nan():
