@@ -81,7 +81,7 @@ def test_lesson_07_still_defines_what_its_control_uses_and_says():
 def test_lesson_07_says_what_the_record_of_its_rates_says():
     assert "lr" in signature(run_definitions("07_softmax")["fit"]).parameters
     record = ledger.read("controls-softmax-rates")["numbers"]
-    assert len(record) == 2 * 4 * len(SOFTMAX_RATES) + 3 + 4
+    assert len(record) == 2 * 4 * len(SOFTMAX_RATES) + 2 * 3 + 4
     bits = {what: run["bits"] for what, run in record.items()}
     quieter = [bits[f"DynamicConv, none, post-norm, times 0.3, rate {lr}"] for lr in SOFTMAX_RATES]
     assert max(quieter[0] + quieter[1]) < 3.3 and sorted(quieter[2])[1] > 4
@@ -90,6 +90,12 @@ def test_lesson_07_says_what_the_record_of_its_rates_says():
     first, last = "growth in the first update", "growth in the last update"
     assert max(edge[first]) < min(light[first])
     assert min(edge[last]) > 1e9 and max(light[last]) < 2000
+    for lr in SOFTMAX_RATES:
+        loud = record[f"LightConv, none, post-norm, times 2.5, rate {lr}"]
+        dynamic = record[f"DynamicConv, none, post-norm, rate {lr}"]
+        assert min(loud["bits"] + dynamic["bits"]) > 3.9
+        assert 0.6 < median(loud[first]) / median(dynamic[first]) < 1.6
+        assert max(loud[last]) < min(dynamic[last])
     no_norm = [bits[f"LightConv, none, no norm, rate {lr}"] for lr in (*SOFTMAX_RATES, 0.1)]
     assert all(max(runs) < 3.7 for runs in no_norm[:3]) and min(no_norm[3]) > 90_000
 

@@ -19,6 +19,8 @@ PLACES = (
 """how loud the four mixers of a model start, from the bottom"""
 RATES = (0.003, 0.01, 0.03)
 """the learning rates of the second control"""
+STARTS = ((DynamicConv, 0.3), (LightConv, 2.5))
+"""how loud two more free mixers start in it: one quieter than LightConv, one like DynamicConv"""
 
 
 def softmax() -> dict[str, Any]:
@@ -94,9 +96,10 @@ def rates() -> dict[str, Any]:
         for lr in RATES
     }
     numbers |= {
-        f"DynamicConv, none, post-norm, times 0.3, rate {lr}": trained(
-            DynamicConv, "none", "post", loud=0.3, lr=lr
+        f"{mixer.__name__}, none, post-norm, times {loud}, rate {lr}": trained(
+            mixer, "none", "post", loud=loud, lr=lr
         )
+        for mixer, loud in STARTS
         for lr in RATES
     }
     return numbers | {
