@@ -104,17 +104,17 @@ def native_kernels() -> str:
     import torch
 
     from dynconv.kernels.compiler import cache_directory
-    from dynconv.kernels.cpu import build as native
+    from dynconv.kernels.cpu import build as cpu
 
-    if reason := native.why_unavailable():
+    if reason := cpu.why_unavailable():
         return (
             f"The C kernels (impl='native') cannot run: {reason}. Everything works without them, "
             "in PyTorch, but more slowly: at 1,000 positions forward and backward take two "
             "(LightConv) to six (TaLK) times as long."
         )
-    compiler = native.require_compiler()
-    notes = [native.describe_substitution(compiler)]
-    if not native.load_library(torch.float32).threaded():
+    compiler = cpu.require_compiler()
+    notes = [cpu.describe_substitution(compiler)]
+    if not cpu.load_library(torch.float32).threaded():
         notes.append("This compiler's OpenMP does not fit PyTorch's, so they run on one thread")
     return (
         "On a CPU, in float32, float64 and bfloat16, it chooses the C kernels (native), because "

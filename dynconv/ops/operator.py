@@ -19,7 +19,7 @@ from torch import Tensor
 
 from dynconv.errors import name_hint
 from dynconv.kernels import is_transformed
-from dynconv.kernels.cpu import build as native
+from dynconv.kernels.cpu import build as cpu
 from dynconv.kernels.cuda import build as cuda
 
 
@@ -39,7 +39,7 @@ class Backend(Protocol):
         """Return whether the kernels are known to be right on the device of x."""
 
 
-BACKENDS: dict[str, Backend] = {"native": native, "cuda": cuda}
+BACKENDS: dict[str, Backend] = {"native": cpu, "cuda": cuda}
 """backends, keyed by the names that `impl` takes, in the order in which "auto" tries them"""
 
 

@@ -17,7 +17,7 @@ from dynconv.cli import doctor
 from dynconv.cli.doctor import EXTRAS, describe_machine
 from dynconv.cli.packages import list_requirements
 from dynconv.kernels import compiler
-from dynconv.kernels.cpu import build as native
+from dynconv.kernels.cpu import build as cpu
 from dynconv.kernels.cuda import build as cuda
 
 X, WEIGHT = torch.randn(2, 5, 16), torch.randn(2, 3)
@@ -25,7 +25,7 @@ X, WEIGHT = torch.randn(2, 5, 16), torch.randn(2, 3)
 
 def forget() -> None:
     """What was found out about this machine."""
-    for function in vars(native).values():
+    for function in vars(cpu).values():
         if hasattr(function, "cache_clear"):
             function.cache_clear()
 
@@ -59,7 +59,7 @@ def script(tmp_path, text: str) -> str:
 
 def quick(tmp_path) -> str:
     """The machine's own compiler, which here need not optimise."""
-    return script(tmp_path, f'exec {native.require_compiler()[0]} "$@" -O0')
+    return script(tmp_path, f'exec {cpu.require_compiler()[0]} "$@" -O0')
 
 
 @pytest.mark.parametrize(("threads", "words"), [(1, "1 thread"), (2, "2 threads")])
@@ -91,7 +91,7 @@ def test_no_compiler(machine, monkeypatch):
     machine("/nonexistent/cc")
     native_is_refused(r"no C compiler \(/nonexistent/cc, cc, gcc, clang\): .* 'apt install gcc'")
     text = said()
-    assert f"The C kernels (impl='native') cannot run: {native.why_unavailable()}." in text
+    assert f"The C kernels (impl='native') cannot run: {cpu.why_unavailable()}." in text
     assert "Everything works without them, in PyTorch, but more slowly" in text
     assert "talk_conv loop, window, table, blocked cumulative_mean" in text
 
@@ -112,11 +112,11 @@ def test_no_compiler(machine, monkeypatch):
 def test_compiler_that_fails(machine, tmp_path, text, words):
     machine(script(tmp_path, text))
     native_is_refused(words)
-    assert f"cannot run: {native.why_unavailable()}." in said()
+    assert f"cannot run: {cpu.why_unavailable()}." in said()
     assert not list((tmp_path / "cache").rglob("*.so"))
 
 
-@pytest.mark.skipif(native.why_unavailable() is not None, reason=str(native.why_unavailable()))
+@pytest.mark.skipif(cpu.why_unavailable() is not None, reason=str(cpu.why_unavailable()))
 class TestWithACompiler:
     """What the cache keeps, and what happens if it cannot be written."""
 
@@ -124,7 +124,7 @@ class TestWithACompiler:
         (tmp_path / "file").write_text("")
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
         native_is_refused("file/dynconv.*: Not a directory; set XDG_CACHE_HOME to another")
-        assert f"cannot run: {native.why_unavailable()}." in said()
+        assert f"cannot run: {cpu.why_unavailable()}." in said()
 
     def test_library_that_cannot_be_loaded(self, machine, monkeypatch):
         """It is broken, or on a disk that is mounted noexec."""
@@ -132,9 +132,9 @@ class TestWithACompiler:
         def build(compiler, dtype, path):
             path.write_bytes(b"half a library")
 
-        monkeypatch.setattr(native, "build", build)
+        monkeypatch.setattr(cpu, "build", build)
         native_is_refused(r"float32-\w+\.so: file too short")
-        assert f"cannot run: {native.why_unavailable()}." in said()
+        assert f"cannot run: {cpu.why_unavailable()}." in said()
 
     def test_library_is_built_once(self, machine, tmp_path):
         machine(quick(tmp_path))
@@ -146,7 +146,7 @@ class TestWithACompiler:
         assert [path] == list(compiler.cache_directory().iterdir())
         assert path.stat().st_mtime_ns == built
         text = said()
-        assert native.require_compiler()[0] in text and str(compiler.cache_directory()) in text
+        assert cpu.require_compiler()[0] in text and str(compiler.cache_directory()) in text
 
     def test_a_damaged_library_is_built_again(self, machine, tmp_path):
         """In another process: the loader may end one that maps a damaged library."""
@@ -169,9 +169,9 @@ class TestWithACompiler:
 
     def test_a_library_is_tried_with_numbers_while_tensors_are_fake(self):
         """As in `dynconv estimate`, which may be the first command on a machine."""
-        path = Path(native.load_library(torch.float32)._name)
+        path = Path(cpu.load_library(torch.float32)._name)
         with FakeTensorMode():
-            assert native.find_fault(path, torch.float32) == []
+            assert cpu.find_fault(path, torch.float32) == []
 
     @pytest.mark.parametrize("fault", ["loading", "answer"])
     def test_flags_that_give_no_working_library_are_passed_over(
@@ -179,7 +179,7 @@ class TestWithACompiler:
     ):
         """Like clang's OpenMP: PyTorch's lacks its symbols, but the linker succeeds."""
         sources = tmp_path / "cpu"
-        shutil.copytree(native.SOURCES, sources)
+        shutil.copytree(cpu.SOURCES, sources)
         text = (sources / "average.c").read_text()
         if fault == "loading":
             text += "#ifdef _OPENMP\nvoid nowhere(void);\nvoid f(void) { nowhere(); }\n#endif\n"
@@ -187,20 +187,20 @@ class TestWithACompiler:
             before, void, after = text.partition("void cumulative_mean")
             text = f"{before}#ifdef _OPENMP\n#define rounded(x) 7\n#endif\n{void}{after}"
         (sources / "average.c").write_text(text)
-        monkeypatch.setattr(native, "SOURCES", sources)
+        monkeypatch.setattr(cpu, "SOURCES", sources)
         machine(quick(tmp_path))
-        assert native.why_unavailable() is None
-        assert not native.load_library(torch.float32).threaded()
+        assert cpu.why_unavailable() is None
+        assert not cpu.load_library(torch.float32).threaded()
         torch.testing.assert_close(
             ops.cumulative_mean(X, impl="native"), ops.cumulative_mean(X, impl="loop")
         )
         assert "does not fit PyTorch's, so they run on one thread." in said()
 
     def test_a_compiler_that_fails_for_one_dtype_serves_the_others(self, machine, tmp_path):
-        command = native.require_compiler()[0]
+        command = cpu.require_compiler()[0]
         lines = f'case "$*" in *-DBF16*) exit 1;; esac; exec {command} "$@" -O0'
         machine(script(tmp_path, lines))
-        assert native.supports(X) and not native.supports(X.bfloat16())
+        assert cpu.supports(X) and not cpu.supports(X.bfloat16())
         narrow = X.bfloat16(), WEIGHT.bfloat16()
         torch.testing.assert_close(
             ops.light_conv(*narrow, pad_left=2).float(),
@@ -214,19 +214,19 @@ class TestWithACompiler:
     @pytest.mark.skipif(not shutil.which("clang"), reason="there is no clang")
     def test_clang(self, machine):
         machine("clang")
-        assert native.why_unavailable() is None
+        assert cpu.why_unavailable() is None
         assert "/clang and kept in" in said()
 
     @pytest.mark.parametrize("command", ["{} -O0", "env {} -O0", "'{}' -O0"])
     def test_a_compiler_with_arguments(self, machine, command):
-        machine(command.format(native.require_compiler()[0]))
-        assert native.require_compiler()[-1] == "-O0"
-        assert native.why_unavailable() is None
+        machine(command.format(cpu.require_compiler()[0]))
+        assert cpu.require_compiler()[-1] == "-O0"
+        assert cpu.why_unavailable() is None
 
     def test_a_compiler_that_is_not_there_is_replaced_and_told(self, machine):
         machine("/nonexistent/cc -O0")
         with pytest.warns(UserWarning, match="CC=/nonexistent/cc -O0 is not there, so /.*cc comp"):
-            assert native.why_unavailable() is None
+            assert cpu.why_unavailable() is None
         assert "CC=/nonexistent/cc -O0 is not there, so" in said()
 
     def test_an_unknown_user_without_a_home(self, machine, monkeypatch):
@@ -245,23 +245,23 @@ class TestWithACompiler:
 
         def build(compiler, dtype, path):
             names.add(path.name)
-            raise native.NoKernelsError("only its name is wanted")
+            raise cpu.NoKernelsError("only its name is wanted")
 
         def look(dtype=torch.float32):
             forget()
-            with pytest.raises(native.NoKernelsError, match="only its name"):
-                native.load_library(dtype)
+            with pytest.raises(cpu.NoKernelsError, match="only its name"):
+                cpu.load_library(dtype)
             return len(names)
 
-        monkeypatch.setattr(native, "build", build)
+        monkeypatch.setattr(cpu, "build", build)
         assert look() == 1 and look() == 1
         assert look(torch.bfloat16) == 2
         copied = tmp_path / "cpu"
         copied.mkdir()
-        sources = sorted(native.SOURCES.glob("*.[ch]"))
+        sources = sorted(cpu.SOURCES.glob("*.[ch]"))
         for source in sources:
             (copied / source.name).write_bytes(source.read_bytes())
-        monkeypatch.setattr(native, "SOURCES", copied)
+        monkeypatch.setattr(cpu, "SOURCES", copied)
         assert look() == 2  # the same sources elsewhere
         for count, source in enumerate(sources, 3):
             with (copied / source.name).open("a") as file:
@@ -270,7 +270,7 @@ class TestWithACompiler:
         count = len(names)
         monkeypatch.setattr(compiler, "processor_features", lambda: "another")
         assert look() == count + 1
-        monkeypatch.setattr(native, "require_compiler", lambda: ["/usr/bin/another"])
+        monkeypatch.setattr(cpu, "require_compiler", lambda: ["/usr/bin/another"])
         assert look() == count + 2
 
     def test_two_processes_may_build_at_once(self, tmp_path):

@@ -380,7 +380,7 @@ def test_talk_has_a_ring_for_the_widest_window():
         columns = grids.Columns(R, H, 15, 15, plan.contiguous_array((1, 9, R * H), F32))
         lanes = 32 * columns.V
         heads = {(min(c + lanes, R * H) - 1) // R - c // R + 1 for c in range(0, R * H, lanes)}
-        windows = columns.size[2] - (columns.ring + 1) * lanes * 4
+        windows = columns.sizes[2] - (columns.ring + 1) * lanes * 4
         assert max(heads) * 33 * 16 <= windows
 
 

@@ -581,7 +581,7 @@ def test_attention_says_how_it_was_made():
 
 @simulated
 def test_pytorch_compiles_once_per_operator_and_dtype(monkeypatch):
-    monkeypatch.setattr(gpu_bench, "COMPILED", 12)
+    monkeypatch.setattr(gpu_bench, "COMPILED_LENGTH", 12)
     monkeypatch.setattr(gpu_bench, "torch_compiled", lambda function: function)
     monkeypatch.setattr(baselines, "first_versions", lambda *arguments: {})
     one = GpuBench(OnCpu(), simulate.kernels, 1)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dynconv.kernels.cpu import build as native
+from dynconv.kernels.cpu import build as cpu
 from dynconv.layers import DynamicConv, LightConv, TaLKConv
 from dynconv.layers.history import History
 from dynconv.ops.step import conv_step, conv_step_gather, conv_step_loop
@@ -58,8 +58,8 @@ def test_the_gathered_windows_equal_the_loop():
 @pytest.mark.parametrize("R", [1, 8, 20, 64, 70, 200])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_native_step_equals_the_gathered_windows(dtype, R):
-    if native.why_unavailable():
-        pytest.skip(native.why_unavailable())
+    if cpu.why_unavailable():
+        pytest.skip(cpu.why_unavailable())
     K, H, N = 5, 2, 7
     past = torch.randn(K, N + 2, H * R, dtype=dtype)
     row_of = torch.randint(N + 2, (N, K))

@@ -22,10 +22,10 @@ from helpers.operators import (
 from torch.autograd import gradgradcheck
 
 from dynconv import ops
-from dynconv.kernels.cpu import build as native
+from dynconv.kernels.cpu import build as cpu
 
-if native.why_unavailable():
-    pytest.skip(native.why_unavailable(), allow_module_level=True)
+if cpu.why_unavailable():
+    pytest.skip(cpu.why_unavailable(), allow_module_level=True)
 
 OPERATORS = operators_with("native")
 

@@ -14,7 +14,7 @@ from torch.library import opcheck
 from torch.nn.parallel import DistributedDataParallel
 
 from dynconv.config import Seq2SeqConfig
-from dynconv.kernels.cpu import build as native
+from dynconv.kernels.cpu import build as cpu
 from dynconv.kernels.cpu import call
 from dynconv.kernels.operators import eager
 from dynconv.layers import AverageAttention, DepthwiseConv, DynamicConv, LightConv, TaLKConv
@@ -30,7 +30,7 @@ LAYERS = {
     "average": lambda: AverageAttention(C, 2 * C, causal=True),
 }
 needs_native = pytest.mark.skipif(
-    native.why_unavailable() is not None, reason=str(native.why_unavailable())
+    cpu.why_unavailable() is not None, reason=str(cpu.why_unavailable())
 )
 
 
@@ -164,7 +164,7 @@ def test_training_step_compiles_into_one_graph(name, T, compiler, monkeypatch):
     Without a C compiler, a short and a long sentence take different ways.
     """
     if not compiler:
-        monkeypatch.setattr(native, "why_unavailable", lambda dtype: "no compiler")
+        monkeypatch.setattr(cpu, "why_unavailable", lambda dtype: "no compiler")
     layer = LAYERS[name]()
     x = torch.randn(B, T, C)
     y = train_step(layer, x)

@@ -74,15 +74,15 @@ class Grid:
     """Launches a kernel that loads V channels of x at once.
 
     cuda_type  the name of x's dtype in CUDA
-    size       blocks, block and shared bytes of the Launch
+    sizes      blocks, block and shared bytes of the Launch
     """
 
     def __init__(self, x: Array, V: int, blocks: int, block: tuple[int, int], shared: int = 0):
-        self.cuda_type, self.V, self.size = CUDA_TYPES[x.dtype], V, (blocks, block, shared)
+        self.cuda_type, self.V, self.sizes = CUDA_TYPES[x.dtype], V, (blocks, block, shared)
 
     def launch(self, source: str, name: str, arguments: tuple, *template: int | bool) -> Launch:
         """Return a launch of a kernel whose template begins with cuda_type and V."""
-        return Launch(source, name, (self.cuda_type, self.V, *template), *self.size, arguments)
+        return Launch(source, name, (self.cuda_type, self.V, *template), *self.sizes, arguments)
 
 
 class Warps(Grid):
@@ -108,9 +108,11 @@ class Warps(Grid):
         V = vector_width(C // H, 4, *arrays)
         self.G = lanes_per_head(C // H, V)
         heads = 32 // self.G
-        size = heads * accumulator_dtype(x.dtype).itemsize
-        self.chunk = min(-(-K // TILE), (SHARED_BYTES // size - fixed) // (per_tap * TILE)) * TILE
-        shared = size * (self.chunk * per_tap + fixed)
+        # Bytes of one element in every head of a warp.
+        element_bytes = heads * accumulator_dtype(x.dtype).itemsize
+        fit = (SHARED_BYTES // element_bytes - fixed) // (per_tap * TILE)
+        self.chunk = min(-(-K // TILE), fit) * TILE
+        shared = element_bytes * (self.chunk * per_tap + fixed)
         rows, count = (B, -(-(T + more) // TILE)) if walks is None else (1, walks)
         groups = -(-H // heads)
         # Warps of a block share rows in the cache, but every multiprocessor should get a block.
@@ -128,11 +130,11 @@ class Bands(Grid):
     walks  number of walks over the batch, per group of channels
     """
 
-    def __init__(self, x: Array, V: int, K: int, channels: int, number: torch.dtype):
+    def __init__(self, x: Array, V: int, K: int, channels: int, band_dtype: torch.dtype):
         """Choose the sizes of the grid.
 
-        channels  number of channels that a warp processes
-        number    the dtype of its band in shared memory
+        channels    number of channels that a warp processes
+        band_dtype  the dtype of its band in shared memory
         """
         B, T, C = x.shape
         self.D = -(-K // BAND) + 1
@@ -142,7 +144,7 @@ class Bands(Grid):
         self.walks = B * walks
         while n > 1 and (n > walks or B * -(-walks // n) * columns < BLOCKS_PER_GPU):
             n //= 2
-        shared = n * BAND * (BAND * self.D + 8) * number.itemsize  # PITCH in band.cuh
+        shared = n * BAND * (BAND * self.D + 8) * band_dtype.itemsize  # PITCH in band.cuh
         super().__init__(x, V, B * -(-walks // n) * columns, (32, n), shared)
 
 
@@ -165,8 +167,8 @@ def tensor_core_grid(H: int, K: int, *arrays: Array, whole_heads: bool = False) 
     if not (half and V >= 4 and TILE <= K <= 4 * BAND):
         return None
     # In shared memory is a band of x's dtype, or of sums for the weights' gradient.
-    number = x.dtype if len(arrays) == 1 else torch.float32
-    return Bands(x, V, K, R if whole_heads else 8 * V, number)
+    band_dtype = x.dtype if len(arrays) == 1 else torch.float32
+    return Bands(x, V, K, R if whole_heads else 8 * V, band_dtype)
 
 
 class Columns(Grid):
@@ -181,7 +183,7 @@ class Columns(Grid):
     def __init__(self, R: int, H: int, max_left: int, max_right: int, *arrays: Array):
         x = arrays[0]
         B, T, C = x.shape
-        number = accumulator_dtype(x.dtype).itemsize
+        sum_bytes = accumulator_dtype(x.dtype).itemsize
         widest = max(STEPS, power_of_two(max_left + max_right + 2))
 
         def rows(V: int) -> tuple[int, int]:
@@ -189,15 +191,15 @@ class Columns(Grid):
 
             The number is a power of two, and there is room for one more row.
             """
-            windows = min(H, -(-32 * V // R) + 1) * (SPAN + 1) * 4 * number
-            return power_of_two((SHARED_BYTES - windows) // (32 * V * number)) // 2, windows
+            windows = min(H, -(-32 * V // R) + 1) * (SPAN + 1) * 4 * sum_bytes
+            return power_of_two((SHARED_BYTES - windows) // (32 * V * sum_bytes)) // 2, windows
 
         V = vector_width(R, elements_per_load(x), *arrays)
         while V > 1 and rows(V)[0] < widest:
             V //= 2
         fit, windows = rows(V)
         self.ring = min(widest, fit)
-        shared = (self.ring + 1) * 32 * V * number + windows
+        shared = (self.ring + 1) * 32 * V * sum_bytes + windows
         # A kernel for each width that models have; all others share one.
         self.width = C if C % 128 == 0 and all(z.strides[1] == C for z in arrays) else 0
         across = B * -(-C // (32 * V))

@@ -23,7 +23,7 @@ from dynconv.lab.bench.kernels.baselines import (
 from dynconv.lab.bench.kernels.gpu_clock import GpuClock
 from dynconv.lab.bench.measure import Measurement, first_line, measure, round_floats
 
-COMPILED = 1000
+COMPILED_LENGTH = 1000
 """the length T at which PyTorch compiles once per operator and dtype"""
 DIRECTIONS = "forward", "backward"
 
@@ -110,7 +110,7 @@ class GpuBench:
             baseline = Implementation(case, impl, function, leaves, g)
             runs += [baseline.measurement(direction) for direction in DIRECTIONS]
         kind = case.operator, case.dtype
-        if case.shape.T == COMPILED and "shifted" in functions and kind not in self.compiled:
+        if case.shape.T == COMPILED_LENGTH and "shifted" in functions and kind not in self.compiled:
             self.compiled.add(kind)
             function = torch_compiled(functions["shifted"])
             baseline = Implementation(case, "compiled", function, leaves, g)

@@ -87,14 +87,14 @@ def predict_cases(cases: Sequence[Case], command: str, output: Path | None) -> I
     ]
     numbers = {
         "assumed": {
-            "copy_bytes_per_s": roofline.COPY,
-            "float32_operations_per_s": roofline.FMA,
-            "tensor_core_operations_per_s": roofline.MMA,
+            "copy_bytes_per_s": roofline.COPY_BYTES_PER_S,
+            "float32_operations_per_s": roofline.FLOAT32_OPERATIONS_PER_S,
+            "tensor_core_operations_per_s": roofline.TENSOR_CORE_OPERATIONS_PER_S,
             "multiprocessors": roofline.MULTIPROCESSORS,
-            "clock_hz": roofline.CLOCK,
+            "clock_hz": roofline.CLOCK_HZ,
             "schedulers": roofline.SCHEDULERS,
-            "launch_s": roofline.LAUNCH,
-            "reached": roofline.REACHED,
+            "launch_s": roofline.LAUNCH_S,
+            "reached": roofline.REACHED_SHARE,
         },
         "rows": rows,
         "kernels": kernels,
@@ -121,14 +121,15 @@ def instruction_counts(kernels: Sequence[dict]) -> dict[str, roofline.Instructio
 def floors_table(rows: Sequence[dict]) -> str:
     """Return a table per shape and dtype, with a line per operator, K and direction."""
     about = (
-        f"Expected on an H200, not measured: {roofline.COPY / 1e12:g} TB/s copied, "
-        f"{roofline.FMA / 1e12:g} TFLOP/s, {roofline.MMA / 1e12:g} on tensor cores, "
+        f"Expected on an H200, not measured: {roofline.COPY_BYTES_PER_S / 1e12:g} TB/s copied, "
+        f"{roofline.FLOAT32_OPERATIONS_PER_S / 1e12:g} TFLOP/s, "
+        f"{roofline.TENSOR_CORE_OPERATIONS_PER_S / 1e12:g} on tensor cores, "
         f"{roofline.MULTIPROCESSORS} multiprocessors with "
-        f"{roofline.CLOCK / 1e9:g} GHz. Microseconds that the bytes, the operations, the "
+        f"{roofline.CLOCK_HZ / 1e9:g} GHz. Microseconds that the bytes, the operations, the "
         "pipeline to L1 and shared memory, and the issue of the loops over rows or tiles, "
         f"{roofline.SCHEDULERS} instructions a cycle, take at least; which binds, the longest of "
-        f"them; expected: that / {roofline.REACHED:g}, and {roofline.LAUNCH * 1e6:g} for each "
-        "launch."
+        f"them; expected: that / {roofline.REACHED_SHARE:g}, and "
+        f"{roofline.LAUNCH_S * 1e6:g} for each launch."
     )
     if reason := nvdisasm.why_unavailable():
         about += f" Instructions are not counted ({reason})."

@@ -41,20 +41,20 @@ from dynconv.kernels.cuda.plan import Launch, contiguous_array
 from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.kernels.calls import list_launches
 
-COPY = 4.3e12
-"""bytes per second that the GPU reads and writes"""
-FMA = 60e12
-"""operations per second on float32; on float64 half as many"""
-MMA = 500e12
-"""operations per second of mma instructions in half precision: half the card's peak"""
-MULTIPROCESSORS, CLOCK = 132, 1.98e9
-"""the number of multiprocessors, and their cycles per second"""
+COPY_BYTES_PER_S = 4.3e12
+"""what the GPU reads and writes"""
+FLOAT32_OPERATIONS_PER_S = 60e12
+"""the rate on float32; on float64 it is half"""
+TENSOR_CORE_OPERATIONS_PER_S = 500e12
+"""the rate of mma instructions in half precision: half the card's peak"""
+MULTIPROCESSORS, CLOCK_HZ = 132, 1.98e9
+"""the number of multiprocessors, and their clock"""
 SCHEDULERS = 4
 """schedulers per multiprocessor; each issues one warp instruction per cycle"""
-LAUNCH = 2.5e-6
-"""seconds that a launch takes"""
-REACHED = 0.85
-"""share of the tightest limit that kernels reach"""
+LAUNCH_S = 2.5e-6
+"""the time of a launch"""
+REACHED_SHARE = 0.85
+"""how much of the tightest limit kernels reach"""
 
 
 def minimum_bytes(case: Case) -> dict[str, int]:
@@ -281,22 +281,26 @@ def predict_case(
     floor of the first two; the number of launches; and the expected time. If the kernels'
     instructions are given, `us` also contains the time to issue them.
     """
-    fma = FMA / 2 if case.dtype == torch.float64 else FMA
+    rate = FLOAT32_OPERATIONS_PER_S / (2 if case.dtype == torch.float64 else 1)
     rows = {}
     for direction, launched in list_launches(case).items():
         total = sum(count_cycles(case, launch) for launch in launched)
         counts = minimum_bytes(case)[direction], minimum_operations(case)[direction], total
         done = sum(tensor_core_operations(case, launch) for launch in launched)
         moved = counts[0] + extra_bytes(case, launched)
-        seconds = moved / COPY, done / MMA or counts[1] / fma, total / (MULTIPROCESSORS * CLOCK)
+        seconds = (
+            moved / COPY_BYTES_PER_S,
+            done / TENSOR_CORE_OPERATIONS_PER_S or counts[1] / rate,
+            total / (MULTIPROCESSORS * CLOCK_HZ),
+        )
         us = [one * 1e6 for one in seconds]
         limits = dict(zip(("bytes", "operations", "shared"), us, strict=True))
         if issue := sum(issued_instructions(case, launch, instructions) for launch in launched):
-            limits["issue"] = issue / (MULTIPROCESSORS * SCHEDULERS * CLOCK) * 1e6
+            limits["issue"] = issue / (MULTIPROCESSORS * SCHEDULERS * CLOCK_HZ) * 1e6
         rows[direction] = dict(zip(("bytes", "operations", "cycles"), counts, strict=True)) | {
             "us": limits,
-            "floor_us": max(counts[0] / COPY * 1e6, us[1]),
+            "floor_us": max(counts[0] / COPY_BYTES_PER_S * 1e6, us[1]),
             "launches": len(launched),  # without PyTorch's own that draws DropConnect's seed
-            "expected_us": max(limits.values()) / REACHED + len(launched) * LAUNCH * 1e6,
+            "expected_us": max(limits.values()) / REACHED_SHARE + len(launched) * LAUNCH_S * 1e6,
         }
     return rows
