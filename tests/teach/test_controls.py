@@ -9,6 +9,7 @@ from statistics import median
 
 from dynconv.lab import ledger
 from dynconv.paths import data_dir
+from dynconv.score import bleu
 from dynconv.teach.controls.__main__ import MODULES
 from dynconv.teach.controls.averaging import SIDES
 from dynconv.teach.controls.control import run_definitions
@@ -162,6 +163,29 @@ def test_lesson_23_still_defines_what_its_controls_use():
     assert {"full_run", "descent", "cosine_rate", "digits_right"} <= names.keys()
     record = ledger.read("controls-descent")["numbers"]
     assert [*record] == [*DESCENTS] and all(len(shares) == 6 for shares in record.values())
+
+
+def test_lesson_27_says_what_its_translations_score():
+    names = run_definitions("27_iwslt", "pairs")
+    outputs = {}
+    for record in ("translations", "translations-seeds", "translations-random"):
+        outputs |= ledger.read(record)["numbers"]["outputs"]
+    phrases, test = names["phrases"], names["pairs"]["test"]
+    training = names["all_phrases"]("train")
+    known = [i for i, pair in enumerate(test) if phrases(pair) & training]
+    fresh = [i for i, pair in enumerate(test) if phrases(pair) and not phrases(pair) & training]
+    assert (len(known), len(fresh)) == (303, 549)
+
+    def lead(model: str) -> float:
+        return bleu_of(model, known) - bleu_of(model, fresh)
+
+    def bleu_of(model: str, lines: list[int]) -> float:
+        return bleu([outputs[model][i] for i in lines], [test[i][1] for i in lines]).value
+
+    seeds = ("", ", seed 2", ", seed 3")
+    said = {"dynamic": 11.7, "dynamic-random": 12.0, "dynamic-clean": 6.9}
+    for model, mean_lead in said.items():
+        assert round(sum(lead(model + seed) for seed in seeds) / 3, 1) == mean_lead
 
 
 def test_lesson_33_still_defines_what_its_controls_use():
