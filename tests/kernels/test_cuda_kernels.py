@@ -372,7 +372,7 @@ def test_talk_has_a_ring_for_the_widest_window():
     ):  # fmt: skip
         x = torch.zeros(1, 9, 64, dtype=dtype)
         columns = grids.Columns(64, 1, size // 2, size // 2, plan.describe_tensor(x))
-        _, block, shared = columns.size
+        _, block, shared = columns.sizes
         assert (columns.V, columns.ring, block) == (V, ring, (32, 1))
         number = max(4, dtype.itemsize)  # a row more, and the windows of 32 positions, padded
         assert shared == (ring + 1) * 32 * V * number + 33 * 4 * number <= grids.SHARED_BYTES
