@@ -188,6 +188,19 @@ def test_lesson_27_says_what_its_translations_score():
         assert round(sum(lead(model + seed) for seed in seeds) / 3, 1) == mean_lead
 
 
+def test_lesson_30_says_what_its_models_lose_without_a_paragraph():
+    record = ledger.read("synopsis-unread")["numbers"]
+    first = ledger.read("synopsis-reading")["numbers"]["models"]
+    assert record.keys() == first.keys() == {"attention", "dynamic"}
+    for name, row in record.items():
+        assert row["updates"] == first[name]["updates"]
+        for loss in ("valid_loss", "valid_loss_swapped"):
+            assert abs(row[loss] - first[name][loss]) < 0.02
+        without, other = row["valid_loss_unread"], row["valid_loss_swapped"]
+        assert abs(other - without) < 0.2 and min(without, row["valid_loss_mixed"]) > 3.9 + 1
+    assert round(record["dynamic"]["valid_loss_mixed"], 2) == 4.99
+
+
 def test_lesson_33_still_defines_what_its_controls_use():
     names = run_definitions("33_forgetting")
     assert {"Reader", "Stack", "deal", "error", "teach_reader"} <= names.keys()
