@@ -2,7 +2,7 @@
 
 `python -m dynconv.teach.machine_code` writes data/results/machine-code.json, which has the main
 loop of each kernel on sm_90, how long it takes a warp, how many instructions there are in each
-innermost loop and in all, and for two kernels how many a warp executes.
+innermost loop and in all, and for some how many a warp executes.
 So lessons count instructions also where neither NVRTC nor nvdisasm is installed.
 """
 
@@ -37,8 +37,9 @@ KERNELS = {
         *("column_scan", "column_scan_restrict", "gather", "gather_once"),
         *("walk", "walk_masked", "walk_ahead", "walk_back"),
     ],
+    "lightconv.cu": ["light_conv<float, 4, false>", "light_conv_grad<float, 4, 16, true>"],
 }
-"""kernels, keyed by lesson"""
+"""kernels, keyed by lesson, or by file of the package"""
 HEADERS = {"20_dynamicconv_kernels": "softmaxconv.cu"}
 """the file of the package that stands before a lesson's kernels, instead of HEADER"""
 CALLS = {
@@ -50,20 +51,34 @@ CALLS = {
 }
 """functions that kernels call, each in a string of its own"""
 TAKEN = {
+    # The first loop takes two of a lane's ten zeros. The reciprocal is the fast one, and there are
+    # draws. Two of the 38 words come singly, the others in nine turns.
     "dynamic_dry": {0x360: 1, 0x430: 1, 0x1370: 1, 0x1EF0: 1, 0x2640: 8},
     "dynamic_fused": {0x360: 1, 0x430: 1, 0x14F0: 1, 0x16C0: 1, 0x3130: 1, 0x3880: 8},
+    # Two heads, each with a tap per lane, and three turns of eight rows.
+    "light_conv<float, 4, false>": {
+        **{0x1060: 2, 0x15C0: 2, 0x1650: 2, 0x1CC0: 1},
+        **{0x3D20: 2, 0x3D50: 1},
+    },
+    # The same, 32 zeros in two turns, and four tiles; then four groups of sums in two turns.
+    "light_conv_grad<float, 4, 16, true>": {
+        **{0x270: 1, 0xE40: 1, 0xF30: 1, 0x1B20: 1, 0x1C10: 1},
+        **{0x2960: 1, 0x2980: 1, 0x2AC0: 1, 0x2BB0: 1},
+        **{0x2D90: 4, 0x7490: 8, 0x74C0: 4, 0x9F10: 3, 0xA790: 1, 0xA7B0: 1},
+    },
 }
-"""branches that a warp takes in the middle of a sentence, with K = 31 and R = 64: address, times
+"""how often a warp takes a branch, given its address, in the middle of a sentence
 
-Ten zeros per lane, of which two in the first loop; the fast reciprocal; with draws; two of the 38
-words singly, the others in nine turns."""
+For K = 31 and R = 64, and for the package 10 sentences of 1,000 tokens in 1,024 channels."""
 
 
 def source_of(lesson: str, kernel: str) -> str:
-    """Return the source of a kernel, preceded by the functions it calls.
+    """Return the source of a kernel, preceded by the functions it calls; or a whole file.
 
     If several strings define a function, the first one counts: later ones are faulty on purpose.
     """
+    if lesson.endswith(".cu"):
+        return build.inline_headers(lesson)
     strings = strings_of(lesson).values()
     found = []
     for name in [*CALLS.get(kernel, []), kernel.partition("<")[0]]:
@@ -108,9 +123,8 @@ def hash_source(source: str) -> str:
 def measure(lesson: str, kernel: str) -> dict[str, object]:
     """Compile a kernel for sm_90, and return its entry of the record."""
     source = source_of(lesson, kernel)
-    compiled = nvrtc.compile_program(
-        build.inline_headers(HEADERS.get(lesson, HEADER)) + source, [kernel], "sm_90"
-    )
+    header = "" if lesson.endswith(".cu") else build.inline_headers(HEADERS.get(lesson, HEADER))
+    compiled = nvrtc.compile_program(header + source, [kernel], "sm_90")
     section = nvdisasm.disassemble(compiled)[kernel]
     code, control, _ = nvdisasm.read_section(section)
     loop = nvdisasm.main_loop(section)

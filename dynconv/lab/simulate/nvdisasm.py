@@ -158,9 +158,10 @@ def count_executed(section: str, taken: dict[int, int]) -> int:
     left, at, count = dict(taken), 0, 0
     while code[at] != "EXIT":
         count += code[at] != "NOP"
-        branch = BRANCH.search(code[at])
-        if branch and (not PREDICATE.match(code[at]) or left.get(16 * at)):
-            left[16 * at] = left.get(16 * at, 1) - 1
+        branch, address = BRANCH.search(code[at]), 16 * at
+        always = branch and not PREDICATE.match(code[at])
+        if branch and (always or left.get(address)):
+            left[address] = 0 if always else left[address] - 1
             at = labels[branch[1]]
         else:
             at += 1
