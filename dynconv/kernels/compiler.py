@@ -1,5 +1,6 @@
 """Finds and runs compilers, and caches the libraries that they build."""
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -68,6 +69,39 @@ def cached_library(
     except OSError as reason:
         remedy = "; set XDG_CACHE_HOME to another directory" if reason.errno else ""
         raise error(f"{path}: {reason.strerror or reason}{remedy}") from reason
+
+
+def load_cached(
+    name: str,
+    parts: Sequence[str],
+    make: Callable[[Path], None],
+    error: Callable[[str], Exception],
+    load: Callable[[Path], ctypes.CDLL],
+) -> ctypes.CDLL:
+    """Return load(path) of the library that `cached_library` returns for the other arguments.
+
+    A cached library that cannot be loaded is compiled again. It may link to a library of another
+    environment, or come from another machine. Raises the OSError of `load` for a new library.
+    """
+    new: list[Path] = []
+
+    def make_new(path: Path) -> None:
+        make(path)
+        new.append(path)
+
+    while True:
+        path = cached_library(name, parts, make_new, error)
+        try:
+            return load(path)
+        except OSError as reason:
+            if new:
+                raise
+            fault = reason
+        try:
+            path.unlink(missing_ok=True)  # another process may have removed it, too
+        except OSError as reason:
+            remedy = f"remove {path}, or set XDG_CACHE_HOME to another directory"
+            raise error(f"{path}, which cannot be loaded ({fault}): {remedy}") from reason
 
 
 def with_checksum(path: Path, file: Path) -> Path:

@@ -167,6 +167,40 @@ class TestWithACompiler:
             assert [path] == list(compiler.cache_directory().iterdir())
             assert path.read_bytes() == whole
 
+    def test_a_cached_library_that_cannot_be_loaded_is_built_again(
+        self, machine, monkeypatch, tmp_path
+    ):
+        """It is whole, but links to the OpenMP of another environment, for example."""
+        machine(quick(tmp_path))
+        assert cpu.why_unavailable() is None
+        (path,) = compiler.cache_directory().iterdir()
+        foreign = tmp_path / path.name
+        foreign.write_bytes(b"a library of another machine")
+        foreign = compiler.with_checksum(path.with_stem(path.stem.rpartition("-")[0]), foreign)
+
+        def replace() -> None:
+            path.unlink()
+            foreign.write_bytes(b"a library of another machine")
+            forget()
+
+        replace()
+        assert cpu.why_unavailable() is None
+        assert [path] == list(compiler.cache_directory().iterdir())
+        replace()
+
+        def unlink(path, missing_ok=False):
+            raise PermissionError
+
+        monkeypatch.setattr(compiler.Path, "unlink", unlink)
+        native_is_refused(f"file too short.*: remove {foreign}, or set XDG_CACHE_HOME")
+
+    @pytest.mark.parametrize("other", ["/a/mkl/libiomp5.so", "/z/numpy.libs/libgomp-1.so"])
+    def test_the_openmp_is_pytorchs(self, monkeypatch, other):
+        own = f"{cpu.PYTORCH}/lib/libgomp.so.1"
+        maps = "".join(f"7f00-7fff r-xp 0 08:01 5  {path}\n" for path in (other, own, "/b/libc.so"))
+        monkeypatch.setattr(cpu.Path, "read_text", lambda path, **options: maps)
+        assert cpu.find_openmp() == [own]
+
     def test_a_library_is_tried_with_numbers_while_tensors_are_fake(self):
         """As in `dynconv estimate`, which may be the first command on a machine."""
         path = Path(cpu.load_library(torch.float32)._name)
@@ -237,7 +271,7 @@ class TestWithACompiler:
         monkeypatch.setattr(compiler.Path, "home", home)
         native_is_refused("no home directory: set HOME or XDG_CACHE_HOME")
 
-    def test_other_source_compiler_or_processor_is_another_library(
+    def test_other_source_compiler_processor_or_openmp_is_another_library(
         self, machine, monkeypatch, tmp_path
     ):
         """The name of a library is a digest of all that it depends on."""
@@ -272,6 +306,8 @@ class TestWithACompiler:
         assert look() == count + 1
         monkeypatch.setattr(cpu, "require_compiler", lambda: ["/usr/bin/another"])
         assert look() == count + 2
+        monkeypatch.setattr(cpu, "find_openmp", lambda: ["/a/libgomp.so.1"])
+        assert look() == count + 3
 
     def test_two_processes_may_build_at_once(self, tmp_path):
         folder = tmp_path / "cache"

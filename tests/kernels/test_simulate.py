@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from dynconv.kernels import compiler
 from dynconv.kernels.cuda import build
 from dynconv.lab import simulate
 from dynconv.lab.simulate import CompileError, KernelFault, Module, simulator
@@ -455,6 +456,23 @@ def test_a_library_is_compiled_once(monkeypatch):
     assert y[0] == 4
     with pytest.raises(pytest.fail.Exception):
         Module(code, ["f", "f"])
+
+
+def test_a_cached_library_that_cannot_be_loaded_is_compiled_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    simulator.require_toolchain()  # its probe may be cached elsewhere
+    before = set(tmp_path.rglob("*.so"))
+    code = f"__global__ void f(int* y) {{ y[0] = 4; }}  // {os.urandom(8).hex()}"
+    Module(code, ["f"])
+    (path,) = set(tmp_path.rglob("*.so")) - before
+    path.unlink()
+    foreign = tmp_path / "foreign"
+    foreign.write_bytes(b"a library of another machine")
+    foreign.rename(compiler.with_checksum(path.with_stem(path.stem.rpartition("-")[0]), foreign))
+    y = np.zeros(1, np.int32)
+    Module(code, ["f"]).get_function("f")((1,), (1,), (at(y),))
+    assert y[0] == 4
+    assert set(tmp_path.rglob("*.so")) - before == {path}
 
 
 def test_modules_do_not_share_memory_of_equal_names():

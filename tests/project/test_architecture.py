@@ -11,6 +11,7 @@ import tokenize
 from argparse import ArgumentParser, _SubParsersAction
 from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 from conftest import ROOT
@@ -62,6 +63,26 @@ def test_every_name_that_it_gives_is_in_the_code():
 def test_every_name_is_in_the_file_that_it_is_said_to_be_in(name, path):
     path = next(root / path for root in (ROOT, ROOT / "dynconv") if (root / path).exists())
     assert re.search(rf"\b{name}\b", path.read_text(encoding="utf-8"))
+
+
+def resolves(name: str) -> bool:
+    """Whether a dotted name leads from dynconv to a module or to an attribute of one."""
+    try:
+        resolve_name(f"dynconv.{name.removeprefix('dynconv.')}")
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+PAGES = [ROOT / "README.md", *(ROOT / "lessons").glob("*.md"), *(ROOT / "book").glob("*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_every_name_in_prose_is_in_the_package(page):
+    prose = re.sub("```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    rooms = "dynconv|ops|layers|models|kernels|lab|tasks"  # others are also sections of recipes
+    named = set(re.findall(rf"`((?:{rooms})(?:\.[A-Za-z_]\w*)+)(?=[(`])", prose))
+    assert not {name for name in named if not resolves(name)}
 
 
 PROMISES = {"find_": r"\bNone\b|^dict|^list", "require_": r"^(?!.*\bNone\b)", "check_": "^None$"}

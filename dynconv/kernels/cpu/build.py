@@ -18,11 +18,13 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dynconv.dtypes import dtype_name
-from dynconv.kernels.compiler import cached_library, command_in, find_installed, run_compiler
+from dynconv.kernels.compiler import command_in, find_installed, load_cached, run_compiler
 from dynconv.kernels.constant import cached_constant
 
 SOURCES = Path(__file__).parent
 """the folder of the C sources"""
+PYTORCH = Path(torch.__file__).resolve().parent
+"""the folder of PyTorch, which holds the OpenMP of its wheels"""
 NAMES = ("conv.c", "conv_grad_weight.c", "talk.c", "average.c", "step.c")
 """the sources that are linked into one library"""
 DEFINES = {torch.float32: "-DREAL=float", torch.float64: "-DREAL=double", torch.bfloat16: "-DBF16"}
@@ -87,16 +89,17 @@ def load_library(dtype: torch.dtype) -> ctypes.CDLL:
     if note := describe_substitution(compiler):
         warnings.warn(note, stacklevel=1)
     sources = ((SOURCES / name).read_text("utf-8") for name in ("vector.h", *NAMES))
-    path = cached_library(
-        dtype_name(dtype),
-        [*sources, *compiler, str(FLAGS), DEFINES[dtype]],
-        lambda path: build(compiler, dtype, path),
-        lambda reason: NoKernelsError(f"no C kernels in {reason}"),
-    )
     try:
-        return load(path)
-    except OSError as error:  # for example from a disk that is mounted noexec
-        raise NoKernelsError(f"no C kernels: {error}") from error
+        return load_cached(
+            dtype_name(dtype),
+            [*sources, *compiler, str(FLAGS), DEFINES[dtype], *find_openmp()],
+            lambda path: build(compiler, dtype, path),
+            lambda reason: NoKernelsError(f"no C kernels in {reason}"),
+            load,
+        )
+    except OSError as error:
+        remedy = "set XDG_CACHE_HOME to another directory"
+        raise NoKernelsError(f"no C kernels: {error}; {remedy}") from error
 
 
 def load(path: Path) -> ctypes.CDLL:
@@ -156,7 +159,7 @@ def build(compiler: list[str], dtype: torch.dtype, path: Path) -> None:
 
 
 def find_fault(path: Path, dtype: torch.dtype) -> list[str]:
-    """Try a library: return the lines of an error message, none if its mean is right."""
+    """Compute a mean with a library; return what is wrong, in lines, [] if it is right."""
     with _disable_current_modes():  # fake tensors, which an estimate works with, hold no numbers
         x = torch.arange(64, dtype=dtype).repeat_interleave(256)  # (1, 64, 256)
         y = torch.empty_like(x)
@@ -174,5 +177,8 @@ def find_openmp() -> list[str]:
     except OSError:
         return ["-fopenmp"]
     names = ("libgomp", "libiomp5", "libomp")
-    loaded = {line.split()[-1] for line in maps.splitlines() if "/" in line}
-    return [path for path in loaded if Path(path).name.startswith(names)][:1] or ["-fopenmp"]
+    loaded = {Path(line.split()[-1]) for line in maps.splitlines() if "/" in line}
+    found = [path for path in loaded if path.name.startswith(names)]
+    # NumPy, for instance, may have loaded another one.
+    found.sort(key=lambda path: (not path.is_relative_to(PYTORCH), path))
+    return [str(path) for path in found[:1]] or ["-fopenmp"]

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dynconv.kernels.compiler import cached_library, command_in, find_installed, run_compiler
+from dynconv.kernels.compiler import command_in, find_installed, load_cached, run_compiler
 
 HEADER = Path(__file__).with_name("simulate.h")
 # NaN must stay NaN: no -ffast-math. Kernels see memory as floats here, as uint4 there. Without
@@ -227,11 +227,14 @@ extern "C" [[gnu::visibility("default")]] void launch_{i}(simulated::Launch* lau
 extern "C" [[gnu::visibility("default")]] void describe_{i}(char* text, size_t room) {{
     simulated::describe(text, room, kernel_{i}); }}"""
     parts = source, *compiler, *options
-    path = cached_library(
-        "cuda", parts, lambda path: build(source, compiler, options, path), CompileError
-    )
     try:  # a function that is only declared is an error here
-        return ctypes.CDLL(str(path))
+        return load_cached(
+            "cuda",
+            parts,
+            lambda path: build(source, compiler, options, path),
+            CompileError,
+            lambda path: ctypes.CDLL(str(path)),
+        )
     except OSError as error:
         raise CompileError(str(error)) from None
 
