@@ -21,7 +21,7 @@ from dynconv.errors import UserError
 from dynconv.kernels.compiler import cached_library
 from dynconv.kernels.cuda import build, call, grids, launches, plan
 from dynconv.kernels.cuda.plan import Launch, contiguous_array
-from dynconv.kernels.operators import eager
+from dynconv.kernels.torch_library import eager
 from dynconv.lab import ledger, simulate
 from dynconv.lab.bench.cases import Case, Shape
 from dynconv.lab.bench.kernels import predict, roofline
@@ -536,7 +536,7 @@ def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):
         ("cuda/call.py", True),
         ("layout.py", True),
         ("../dtypes.py", True),
-        ("operators.py", True),
+        ("torch_library.py", True),
         ("constant.py", False),
         ("compiler.py", False),
     ],
