@@ -274,7 +274,7 @@ def test_plans_have_the_sizes_of_the_headers():
     kernel = simulate.Module(text, ["read"]).get_function("read")
     kernel((1,), (1,), [np.uint64(sizes.ctypes.data)])
     quads = [grids.elements_per_load(contiguous_array((1, 1, 1), dtype)) for dtype in (HALF, F64)]
-    band = grids.Bands(contiguous_array((1, 10, 64), HALF), 8, 31, 64, HALF).sizes[2]
+    band = grids.BandGrid(contiguous_array((1, 10, 64), HALF), 8, 31, 64, HALF).sizes[2]
     known = [grids.TILE, plan.VECTOR_BYTES, *quads, grids.BAND, band]
     assert sizes.tolist() == known
 

@@ -87,7 +87,7 @@ class Grid:
         return Launch(source, name, (self.cuda_type, self.V, *template), *self.sizes, arguments)
 
 
-class Warps(Grid):
+class WarpGrid(Grid):
     """The grid of a kernel whose warps each process a tile, or a walk of tiles, of 32 / G heads.
 
     G      lanes that share a head
@@ -124,7 +124,7 @@ class Warps(Grid):
         super().__init__(x, V, rows * -(-count // n) * groups, (32, n), n * shared)
 
 
-class Bands(Grid):
+class BandGrid(Grid):
     """The grid of a kernel for tensor cores, whose warps each walk along tiles of BAND positions.
 
     D      blocks of BAND rows of x that a tile meets
@@ -150,7 +150,7 @@ class Bands(Grid):
         super().__init__(x, V, B * -(-walks // n) * columns, (32, n), shared)
 
 
-def tensor_core_grid(H: int, K: int, *arrays: Array, whole_heads: bool = False) -> Bands | None:
+def tensor_core_grid(H: int, K: int, *arrays: Array, whole_heads: bool = False) -> BandGrid | None:
     """Return how to launch tensor cores on x, or on g and x, or None for the other kernels.
 
     A warp takes 8 V channels, or with `whole_heads` all channels of a head.
@@ -170,10 +170,10 @@ def tensor_core_grid(H: int, K: int, *arrays: Array, whole_heads: bool = False) 
         return None
     # In shared memory is a band of x's dtype, or of sums for the weights' gradient.
     band_dtype = x.dtype if len(arrays) == 1 else torch.float32
-    return Bands(x, V, K, R if whole_heads else 8 * V, band_dtype)
+    return BandGrid(x, V, K, R if whole_heads else 8 * V, band_dtype)
 
 
-class Columns(Grid):
+class ColumnGrid(Grid):
     """The grid of TaLK's kernels, whose warps each walk 32 V channels of a stretch.
 
     V        channels of a lane, whose sums take 16 bytes; fewer if that makes the windows fit

@@ -12,10 +12,10 @@ import torch
 from dynconv.dtypes import accumulator_dtype
 from dynconv.kernels.cuda.grids import (
     TILE,
-    Bands,
-    Columns,
+    BandGrid,
+    ColumnGrid,
     Grid,
-    Warps,
+    WarpGrid,
     beyond_taps,
     elements_per_load,
     lanes_per_head,
@@ -64,7 +64,7 @@ def plan_convolution(
         launch = grid.make_launch(source, f"{kernel}_band", arguments, grid.D, flipped)
     else:
         light = {"maximum": 8, "per_tap": 1, "fixed": 1}
-        warps = Warps([x], H, K, **({"fixed": beyond_taps(x)} if of_weight else light))
+        warps = WarpGrid([x], H, K, **({"fixed": beyond_taps(x)} if of_weight else light))
         arguments = *names, T, C, H, K, pad, warps.G, warps.chunk, *outer_strides(x), *of_weight
         launch = warps.make_launch(source, kernel, arguments, flipped)
     return LaunchPlan({names[-1]: contiguous_like(x)}, (launch,))
@@ -79,14 +79,14 @@ def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) ->
         plan = light_gradients(g, x, shape, pad_left, with_input=False)
         assert plan is not None  # without dx the taps always fit
         return plan
-    warps = Warps([g, x], H, K, fixed=beyond_taps(x))
+    warps = WarpGrid([g, x], H, K, fixed=beyond_taps(x))
     arguments = "g", "x", "dweight", T, C, H, K, pad_left, warps.chunk, *outer_strides(g, x)
     launch = warps.make_launch("dynamicconv.cu", "dynamic_weight_grad", arguments, warps.G)
     return LaunchPlan({"dweight": contiguous_array(shape, x.dtype)}, (launch,))
 
 
 def band_grad_weight(
-    grid: Bands, g: Array, x: Array, shape: Sequence[int], pad_left: int
+    grid: BandGrid, g: Array, x: Array, shape: Sequence[int], pad_left: int
 ) -> LaunchPlan:
     """Plan dweight on tensor cores."""
     (_, T, C), (H, K) = x.shape, shape[-2:]
@@ -136,7 +136,7 @@ def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPla
 def dynamic_gradients(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPlan | None:
     """Plan dx and dweight together; None when the taps do not fit into shared memory."""
     (_, T, C), (H, K) = x.shape, weight.shape[2:]
-    warps = Warps([g, x], H, K, per_tap=2 * TILE, fixed=2 * beyond_taps(x), more=K - 1)
+    warps = WarpGrid([g, x], H, K, per_tap=2 * TILE, fixed=2 * beyond_taps(x), more=K - 1)
     if warps.chunk < K:
         return None
     arguments = (
@@ -148,7 +148,7 @@ def dynamic_gradients(g: Array, x: Array, weight: Array, pad_left: int) -> Launc
 
 
 def light_band_gradients(
-    grid: Bands, g: Array, x: Array, shape: Sequence[int], pad_left: int
+    grid: BandGrid, g: Array, x: Array, shape: Sequence[int], pad_left: int
 ) -> LaunchPlan:
     """Plan dx and dweight of LightConv on tensor cores."""
     (_, T, C), (H, K) = x.shape, shape
@@ -176,7 +176,7 @@ def light_gradients(
     walks = -(-count // walk)
     # Each lane's sums and 16 bytes more, and the taps themselves and one more.
     fixed = G * elements_per_load(x) + 1
-    warps = Warps([g, x], H, K, per_tap=G + 1, fixed=fixed, walks=walks)
+    warps = WarpGrid([g, x], H, K, per_tap=G + 1, fixed=fixed, walks=walks)
     if with_input and warps.chunk < K:
         return None
     weight, dx = ("weight", "dx") if with_input else (None, None)
@@ -199,7 +199,7 @@ def softmax_conv(
 ) -> LaunchPlan:
     """Plan DynamicConv of logits (B, T, H, K), with DropConnect if there is a seed int64 (1,)."""
     (_, T, C), (H, K) = x.shape, logits.shape[2:]
-    warps = Warps([x], H, K, fixed=beyond_taps(x) + 2 * TILE)
+    warps = WarpGrid([x], H, K, fixed=beyond_taps(x) + 2 * TILE)
     arguments = (
         "x", "logits", seed and "seed", "out", T, C, H, K, pad_left, warps.G, warps.chunk,
         *dropconnect_arguments(dropout), *outer_strides(x, logits),
@@ -216,8 +216,8 @@ def softmax_conv_backward(
     """Plan the gradients of x and of the logits."""
     (B, T, C), (H, K) = x.shape, logits.shape[2:]
     source, dropped, mask = "softmaxconv.cu", seed and "seed", dropconnect_arguments(dropout)
-    for_logits = Warps([g, x], H, K, fixed=beyond_taps(x) + 3 * TILE)
-    for_input = Warps([g, x], H, K, fixed=beyond_taps(x))
+    for_logits = WarpGrid([g, x], H, K, fixed=beyond_taps(x) + 3 * TILE)
+    for_input = WarpGrid([g, x], H, K, fixed=beyond_taps(x))
     logits_grad = (
         "g", "x", "logits", dropped, "dlogits", "scales", T, C, H, K, pad_left,
         for_logits.chunk, *mask, *outer_strides(g, x, logits),
@@ -244,7 +244,7 @@ def dropconnect_arguments(dropout: float) -> list[np.generic]:
 def talk(x: Array, left: Array, right: Array | None, max_left: int, max_right: int) -> LaunchPlan:
     """Plan TaLK; offsets are (B, T, H), and `right` is None in a causal layer."""
     (_, T, C), H = x.shape, left.shape[2]
-    columns = Columns(C // H, H, max_left, max_right, x)
+    columns = ColumnGrid(C // H, H, max_left, max_right, x)
     x_batch, x_time = outer_strides(x)
     arguments = (
         "x", "left", right and "right", "out", T, C, H, max_left, max_right, columns.ring,
@@ -259,7 +259,7 @@ def talk_backward(
 ) -> LaunchPlan:
     """Plan the gradients of x, left and right; the last one is empty when right is None."""
     (B, T, C), H = x.shape, left.shape[2]
-    columns = Columns(C // H, H, max_left, max_right, g, x)
+    columns = ColumnGrid(C // H, H, max_left, max_right, g, x)
     g_batch, g_time, x_batch, x_time = outer_strides(g, x)
     reach = "left", right and "right", "reach", T, H, max_left, max_right
     grad = (
