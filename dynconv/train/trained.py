@@ -21,7 +21,7 @@ from dynconv.text.corpus import corpus_dir
 from dynconv.text.prepared import TOKENS, VOCABULARY
 from dynconv.train.checkpoint import Checkpoint
 from dynconv.train.checkpoint_store import CheckpointStore
-from dynconv.train.corpus import check_vocabulary
+from dynconv.train.run_corpus import check_vocabulary
 from dynconv.train.run_directory import DATA, OUTPUTS, RECIPE, SCORES, read_recipe
 from dynconv.train.weights import load_weights
 
