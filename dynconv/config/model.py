@@ -21,7 +21,7 @@ VocabSizes: Any = VocabSize | tuple[VocabSize, VocabSize]
 """types of the joint vocabulary, the special ones included; or of source and target"""
 
 
-class Architecture(ABC):
+class ModelConfigBase(ABC):
     """What every class of the section `model` tells the rest of the recipe about itself."""
 
     vocab_size: Any
@@ -44,7 +44,7 @@ class Architecture(ABC):
 
 
 @checked_dataclass
-class MixerModelConfig(Architecture):
+class MixerModelConfig(ModelConfigBase):
     """The entries that the encoder-decoder and the language model share.
 
     A mixer takes those that `dynconv.models.mixers` registers for it.
@@ -139,7 +139,7 @@ class Seq2SeqConfig(MixerModelConfig):
 
 
 @checked_dataclass
-class ConvS2SConfig(Architecture):
+class ConvS2SConfig(ModelConfigBase):
     """The model of Gehring et al. 2017, section 3, a convolutional encoder-decoder."""
 
     shows_attention = True

@@ -8,6 +8,6 @@ at first use.
 
 from dynconv.kernels.cpu import call as _on_cpu  # noqa: F401  (importing them registers them)
 from dynconv.kernels.cuda.call import on_gpu
-from dynconv.kernels.operators import is_transformed, torch_ops
+from dynconv.kernels.torch_library import is_transformed, torch_ops
 
 __all__ = ["is_transformed", "on_gpu", "torch_ops"]

@@ -10,8 +10,8 @@ from dynconv.config import Recipe
 from dynconv.tasks import task_of
 from dynconv.text import PreparedCorpus, is_prepared, open_prepared
 from dynconv.text.corpus import NotPreparedError, corpus_dir
-from dynconv.train.corpus import check_prepared, encode_recipe_corpus
 from dynconv.train.data import DataPosition, epoch_pools, iter_batches
+from dynconv.train.run_corpus import check_prepared, encode_recipe_corpus
 
 
 class EpochSize(NamedTuple):

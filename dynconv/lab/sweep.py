@@ -8,8 +8,8 @@ from dynconv.config import Recipe
 from dynconv.text import is_prepared
 from dynconv.text.prepared import find_prepared
 from dynconv.train import train
-from dynconv.train.corpus import encode_recipe_corpus
 from dynconv.train.not_finite import NotFiniteError
+from dynconv.train.run_corpus import encode_recipe_corpus
 from dynconv.train.stopwatch import Stopwatch
 
 

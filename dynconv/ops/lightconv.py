@@ -46,13 +46,13 @@ def same_kernel(x: Tensor, weight: Tensor) -> Tensor:
     return weight.expand(*x.shape[:2], *weight.shape)
 
 
-def by_dynamic_conv(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def from_dynamic_conv(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return a LightConv that calls a DynamicConv with the same kernel at every position."""
 
-    def light_conv(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
+    def run(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
         return function(x, same_kernel(x, weight), pad_left)
 
-    return light_conv
+    return run
 
 
 def kernel_of_channel(weight: Tensor, C: int) -> Tensor:
@@ -99,10 +99,10 @@ OPERATOR = Operator(
     "light_conv",
     {
         "loop": light_conv_loop,
-        "unfold": by_dynamic_conv(dynamic_conv_unfold),
-        "band": by_dynamic_conv(dynamic_conv_band),
-        "shifted": by_dynamic_conv(dynamic_conv_shifted),
-        "blocked": by_dynamic_conv(dynamic_conv_blocked),
+        "unfold": from_dynamic_conv(dynamic_conv_unfold),
+        "band": from_dynamic_conv(dynamic_conv_band),
+        "shifted": from_dynamic_conv(dynamic_conv_shifted),
+        "blocked": from_dynamic_conv(dynamic_conv_blocked),
         "conv1d": light_conv_conv1d,
         "channels_last": light_conv_channels_last,
         "native": torch_ops.conv,

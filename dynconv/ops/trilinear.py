@@ -15,7 +15,7 @@ class Trilinear(torch.autograd.Function):
 
     The sum is linear in g, in weight and in x. Its derivative with respect to g is the convolution,
     and its derivatives with respect to weight and x are the gradients. Each of these three is
-    therefore differentiated by the other two, to any order. `dynconv.kernels.operators` does
+    therefore differentiated by the other two, to any order. `dynconv.kernels.torch_library` does
     the same with compiled kernels.
     """
 

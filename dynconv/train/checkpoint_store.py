@@ -66,17 +66,17 @@ class CheckpointStore:
         """Return the checkpoints that have scores, oldest first, without the average."""
         return [c for c in self.list_readable() if c.validation and c.path != self.average_path]
 
-    def choose(self, which: str) -> Checkpoint:
+    def choose(self, checkpoint: str) -> Checkpoint:
         """Return the `best` on the validation split, the `last`, or one by its name (`000500`).
 
         `last` is the average if there is one.
         """
-        if which not in ("best", "last"):
-            return Checkpoint.open(self.directory / which)
+        if checkpoint not in ("best", "last"):
+            return Checkpoint.open(self.directory / checkpoint)
         checkpoints = self.list_readable()
         if not checkpoints:
             raise UserError(f"{self.run}: no checkpoint in it yet")
-        if which == "best":
+        if checkpoint == "best":
             return max(checkpoints, key=lambda c: c.quality)
         return checkpoints[-1]
 

@@ -9,9 +9,9 @@ from dynconv.files import path_inside
 from dynconv.tasks import Validation
 from dynconv.text.prepared import TOKENS
 from dynconv.train.checkpoint import RESTORE, STATE, Checkpoint
-from dynconv.train.corpus import check_vocabulary
 from dynconv.train.data import DataPosition
 from dynconv.train.distributed import Ranks
+from dynconv.train.run_corpus import check_vocabulary
 from dynconv.train.run_directory import CHECKPOINTS
 from dynconv.train.session import Progress, Session
 from dynconv.train.weights import load_weights, shape_and_dtype

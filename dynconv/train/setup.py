@@ -11,11 +11,11 @@ from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import EncodedSplit, task_of
-from dynconv.train.corpus import open_corpus, prepare_run
 from dynconv.train.data import count_too_long
 from dynconv.train.distributed import Ranks
 from dynconv.train.precision import choose_precision
 from dynconv.train.restoring import restore
+from dynconv.train.run_corpus import open_corpus, prepare_run
 from dynconv.train.run_directory import record_start, with_precision
 from dynconv.train.session import Session
 from dynconv.train.stopwatch import Stopwatch

@@ -21,7 +21,7 @@ from dynconv.text.corpus import corpus_dir
 from dynconv.text.prepared import TOKENS, VOCABULARY
 from dynconv.train.checkpoint import Checkpoint
 from dynconv.train.checkpoint_store import CheckpointStore
-from dynconv.train.corpus import check_vocabulary
+from dynconv.train.run_corpus import check_vocabulary
 from dynconv.train.run_directory import DATA, OUTPUTS, RECIPE, SCORES, read_recipe
 from dynconv.train.weights import load_weights
 
@@ -124,11 +124,13 @@ class TrainedModel(NamedTuple):
         return directory
 
 
-def load_model(run: Path | str, which: str = "best", overrides: Sequence[str] = ()) -> TrainedModel:
+def load_model(
+    run: Path | str, checkpoint: str = "best", overrides: Sequence[str] = ()
+) -> TrainedModel:
     """Load a run's model in eval mode.
 
-    which      the checkpoint whose weights it gets: best, last or a name
-    overrides  key=value for entries of `decode`, which alone may differ from the run's recipe
+    checkpoint  whose weights it gets: best, last or a name
+    overrides   key=value for entries of `decode`, which alone may differ from the run's recipe
 
     Raises UserError if a file is missing or damaged, or belongs to another recipe, and for an
     override of another entry or without effect.
@@ -143,11 +145,11 @@ def load_model(run: Path | str, which: str = "best", overrides: Sequence[str] = 
         check_decode_entries(overrides)
         recipe = load_recipe(run / RECIPE, overrides)
     vocabularies = Vocabularies.load(run / VOCABULARY)
-    checkpoint = CheckpointStore(run).choose(which)
-    check_vocabulary(checkpoint.path, checkpoint.meta["vocabulary"], run)
+    chosen = CheckpointStore(run).choose(checkpoint)
+    check_vocabulary(chosen.path, chosen.meta["vocabulary"], run)
     model = build(recipe.model).to(default_device())
-    load_weights(model, checkpoint.read_weights(), checkpoint.path)
-    return TrainedModel(recipe, vocabularies, model.eval(), checkpoint)
+    load_weights(model, chosen.read_weights(), chosen.path)
+    return TrainedModel(recipe, vocabularies, model.eval(), chosen)
 
 
 def check_decode_entries(overrides: Sequence[str]) -> None:

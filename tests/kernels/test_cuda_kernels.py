@@ -371,13 +371,13 @@ def test_talk_has_a_ring_for_the_widest_window():
         (HALF, 255, 1, 256), (F64, 31, 2, 32), (F64, 127, 1, 128), (F32, 1001, 1, 256),
     ):  # fmt: skip
         x = torch.zeros(1, 9, 64, dtype=dtype)
-        columns = grids.Columns(64, 1, size // 2, size // 2, plan.describe_tensor(x))
+        columns = grids.ColumnGrid(64, 1, size // 2, size // 2, plan.describe_tensor(x))
         _, block, shared = columns.sizes
         assert (columns.V, columns.ring, block) == (V, ring, (32, 1))
         number = max(4, dtype.itemsize)  # a row more, and the windows of 32 positions, padded
         assert shared == (ring + 1) * 32 * V * number + 33 * 4 * number <= grids.SHARED_BYTES
     for R, H in ((1, 64), (24, 8), (64, 16), (256, 2)):  # as many windows as heads meet a warp
-        columns = grids.Columns(R, H, 15, 15, plan.contiguous_array((1, 9, R * H), F32))
+        columns = grids.ColumnGrid(R, H, 15, 15, plan.contiguous_array((1, 9, R * H), F32))
         lanes = 32 * columns.V
         heads = {(min(c + lanes, R * H) - 1) // R - c // R + 1 for c in range(0, R * H, lanes)}
         windows = columns.sizes[2] - (columns.ring + 1) * lanes * 4

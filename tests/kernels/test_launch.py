@@ -21,7 +21,7 @@ from dynconv.errors import UserError
 from dynconv.kernels.compiler import cached_library
 from dynconv.kernels.cuda import build, call, grids, launches, plan
 from dynconv.kernels.cuda.plan import Launch, contiguous_array
-from dynconv.kernels.operators import eager
+from dynconv.kernels.torch_library import eager
 from dynconv.lab import ledger, simulate
 from dynconv.lab.bench.cases import Case, Shape
 from dynconv.lab.bench.kernels import predict, roofline
@@ -274,7 +274,7 @@ def test_plans_have_the_sizes_of_the_headers():
     kernel = simulate.Module(text, ["read"]).get_function("read")
     kernel((1,), (1,), [np.uint64(sizes.ctypes.data)])
     quads = [grids.elements_per_load(contiguous_array((1, 1, 1), dtype)) for dtype in (HALF, F64)]
-    band = grids.Bands(contiguous_array((1, 10, 64), HALF), 8, 31, 64, HALF).sizes[2]
+    band = grids.BandGrid(contiguous_array((1, 10, 64), HALF), 8, 31, 64, HALF).sizes[2]
     known = [grids.TILE, plan.VECTOR_BYTES, *quads, grids.BAND, band]
     assert sizes.tolist() == known
 
@@ -536,7 +536,7 @@ def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):
         ("cuda/call.py", True),
         ("layout.py", True),
         ("../dtypes.py", True),
-        ("operators.py", True),
+        ("torch_library.py", True),
         ("constant.py", False),
         ("compiler.py", False),
     ],

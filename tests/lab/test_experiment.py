@@ -33,8 +33,7 @@ from dynconv.lab import ledger, sweep
 from dynconv.lab.experiment import run, table
 from dynconv.models import build
 from dynconv.score import Perplexity
-from dynconv.train import TrainedModel
-from dynconv.train import corpus as run_corpus
+from dynconv.train import TrainedModel, run_corpus
 from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.trained import Evaluation
 

@@ -23,7 +23,7 @@ PAGES = ("README.md", "book/results.md")
 ELSEWHERE = {
     "Wu et al. 2019, Table 1": ["29.7", "29.3"],
     "Wu et al. 2019, Table 2": ["34.4", "34.8", "35.2"],
-    "IWSLT'14: pairs; lines that test_sets_golden.py compares": ["160,239", "28,066"],
+    "IWSLT'14: pairs; lines that test_builders_golden.py compares": ["160,239", "28,066"],
     "the shipped corpora: test_corpus.py": ["8,207", "30,247", "1,699"],
     "the first 12 words: test_score.py": ["34.2", "15.7", "29.5"],
 }

@@ -19,8 +19,8 @@ from dynconv import ops
 
 F64 = torch.float64
 OPERATORS = operators_with("loop")
-STATES = ["diagonal_ssm", "retention", "selective_scan"]
-WINDOWS = [name for name in OPERATORS if name not in [*STATES, "cumulative_mean"]]
+RECURRENT = ["diagonal_ssm", "retention", "selective_scan"]
+WINDOWS = [name for name in OPERATORS if name not in [*RECURRENT, "cumulative_mean"]]
 EVERY = [(name, impl) for name in OPERATORS for impl in ops.implementations(name)]
 
 
@@ -34,7 +34,7 @@ def case(name: str, B: int, T: int, C: int, H: int, K: int, pad_left: int):
     there are states, each channel has K of them.
     """
     x = torch.randn(B, T, C, dtype=F64)
-    if name in STATES:
+    if name in RECURRENT:
         op = getattr(ops, name)
         return lambda impl, *inputs: op(*inputs, impl=impl), [x, *states(name, x, H, K)]
     if name == "cumulative_mean":
@@ -117,7 +117,7 @@ def test_cumulative_mean_equals_the_loop(T):
 
 
 @pytest.mark.parametrize("T", [1, 2, 3, 37, 63, 64, 65, 130])
-@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("name", RECURRENT)
 def test_states_equal_the_loop(name, T):
     """Also where a chunk ends, and just before and after."""
     torch.manual_seed(T)
@@ -152,7 +152,7 @@ def test_a_token_with_a_step_of_zero_leaves_the_states_alone(impl):
     close(op(impl, x, dt, A, B, C)[:, some], short, impl)
 
 
-@pytest.mark.parametrize(("name", "impl"), [pair for pair in EVERY if pair[0] in STATES])
+@pytest.mark.parametrize(("name", "impl"), [pair for pair in EVERY if pair[0] in RECURRENT])
 def test_states_keep_float32_in_half_precision(name, impl):
     """The result is that of the rounded inputs, itself rounded once."""
     torch.manual_seed(0)

@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from dynconv.config import Seq2SeqConfig
 from dynconv.kernels.cpu import build as cpu
 from dynconv.kernels.cpu import call
-from dynconv.kernels.operators import eager
+from dynconv.kernels.torch_library import eager
 from dynconv.layers import AverageAttention, DepthwiseConv, DynamicConv, LightConv, TaLKConv
 from dynconv.models import build
 

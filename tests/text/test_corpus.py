@@ -15,7 +15,7 @@ from dynconv.paths import data_dir, raw_dir
 from dynconv.text.corpus import NotPreparedError, corpus_dir, load_parallel, require_split
 from dynconv.text.lines import read_lines, stream_lines
 from dynconv.text.manifest import read_manifest
-from dynconv.train.corpus import prepared_dir
+from dynconv.train.run_corpus import prepared_dir
 
 PAIRS = [
     ("libreoffice-de-en", "de", {"train": 27_910, "valid": 1_000, "test": 1_000}),

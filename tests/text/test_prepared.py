@@ -17,11 +17,11 @@ import pytest
 
 from dynconv.errors import UserError
 from dynconv.text import Pairs, encode
+from dynconv.text.builders.prepare import prepare
 from dynconv.text.corpus import corpus_dir, load_parallel
 from dynconv.text.encode import encode_corpus
 from dynconv.text.lines import stream_parallel
 from dynconv.text.prepared import is_prepared, open_prepared
-from dynconv.text.sets.prepare import prepare
 from dynconv.text.vocabulary import Vocabularies, Vocabulary
 
 TYPES = 300

@@ -12,7 +12,7 @@ from dynconv.kernels.layout import (
     contiguous_offsets,
     contiguous_taps,
 )
-from dynconv.kernels.operators import implement
+from dynconv.kernels.torch_library import implement
 
 FORWARD, GRAD_INPUT, PER_CHANNEL = range(3)
 """values of `kind` in conv.c"""

@@ -103,7 +103,7 @@ def sources_hash() -> str:
     """
     key = hashlib.sha256()
     kernels, package = SOURCES.parents[:2]
-    inputs = package / "dtypes.py", kernels / "layout.py", kernels / "operators.py"
+    inputs = package / "dtypes.py", kernels / "layout.py", kernels / "torch_library.py"
     for path in sorted([*SOURCES.glob("*.*"), *inputs]):
         key.update(path.read_text("utf-8").encode())
     return key.hexdigest()[:16]

@@ -14,7 +14,7 @@ from dynconv.kernels.cuda import launches
 from dynconv.kernels.cuda.build import NoGpuKernelsError, compile_for_gpu, cupy, inline_headers
 from dynconv.kernels.cuda.plan import Array, Launch, LaunchPlan, array_of, plan_key
 from dynconv.kernels.layout import contiguous_channels, contiguous_offsets, contiguous_taps
-from dynconv.kernels.operators import eager, implement
+from dynconv.kernels.torch_library import eager, implement
 
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "x": contiguous_channels,

@@ -71,7 +71,7 @@ def walk_length(tiles: int, longest: int) -> int:
 
 
 class Grid:
-    """Launches a kernel that loads V channels of x at once.
+    """The grid of a kernel that loads V channels of x at once.
 
     cuda_type  the name of x's dtype in CUDA
     sizes      blocks, block and shared bytes of the Launch
@@ -80,13 +80,15 @@ class Grid:
     def __init__(self, x: Array, V: int, blocks: int, block: tuple[int, int], shared: int = 0):
         self.cuda_type, self.V, self.sizes = CUDA_TYPES[x.dtype], V, (blocks, block, shared)
 
-    def launch(self, source: str, name: str, arguments: tuple, *template: int | bool) -> Launch:
+    def make_launch(
+        self, source: str, name: str, arguments: tuple, *template: int | bool
+    ) -> Launch:
         """Return a launch of a kernel whose template begins with cuda_type and V."""
         return Launch(source, name, (self.cuda_type, self.V, *template), *self.sizes, arguments)
 
 
-class Warps(Grid):
-    """Launches a kernel whose warps each process a tile, or a walk of tiles, of 32 / G heads.
+class WarpGrid(Grid):
+    """The grid of a kernel whose warps each process a tile, or a walk of tiles, of 32 / G heads.
 
     G      lanes that share a head
     chunk  taps in shared memory at a time, a multiple of TILE
@@ -122,8 +124,8 @@ class Warps(Grid):
         super().__init__(x, V, rows * -(-count // n) * groups, (32, n), n * shared)
 
 
-class Bands(Grid):
-    """Launches a kernel for tensor cores, whose warps each walk along tiles of BAND positions.
+class BandGrid(Grid):
+    """The grid of a kernel for tensor cores, whose warps each walk along tiles of BAND positions.
 
     D      blocks of BAND rows of x that a tile meets
     walk   tiles of a warp
@@ -148,7 +150,7 @@ class Bands(Grid):
         super().__init__(x, V, B * -(-walks // n) * columns, (32, n), shared)
 
 
-def tensor_core_grid(H: int, K: int, *arrays: Array, whole_heads: bool = False) -> Bands | None:
+def tensor_core_grid(H: int, K: int, *arrays: Array, whole_heads: bool = False) -> BandGrid | None:
     """Return how to launch tensor cores on x, or on g and x, or None for the other kernels.
 
     A warp takes 8 V channels, or with `whole_heads` all channels of a head.
@@ -168,11 +170,11 @@ def tensor_core_grid(H: int, K: int, *arrays: Array, whole_heads: bool = False) 
         return None
     # In shared memory is a band of x's dtype, or of sums for the weights' gradient.
     band_dtype = x.dtype if len(arrays) == 1 else torch.float32
-    return Bands(x, V, K, R if whole_heads else 8 * V, band_dtype)
+    return BandGrid(x, V, K, R if whole_heads else 8 * V, band_dtype)
 
 
-class Columns(Grid):
-    """Launches TaLK's kernels, whose warps each walk 32 V channels of a stretch of positions.
+class ColumnGrid(Grid):
+    """The grid of TaLK's kernels, whose warps each walk 32 V channels of a stretch.
 
     V        channels of a lane, whose sums take 16 bytes; fewer if that makes the windows fit
     width    C as a constant for the compiler, if all tokens are C numbers apart; otherwise 0

@@ -12,10 +12,10 @@ import torch
 from dynconv.dtypes import accumulator_dtype
 from dynconv.kernels.cuda.grids import (
     TILE,
-    Bands,
-    Columns,
+    BandGrid,
+    ColumnGrid,
     Grid,
-    Warps,
+    WarpGrid,
     beyond_taps,
     elements_per_load,
     lanes_per_head,
@@ -61,12 +61,12 @@ def plan_convolution(
         source, kernel, of_weight = "dynamicconv.cu", "dynamic_conv", outer_strides(weight)
     if grid := tensor_core_grid(H, K, x):
         arguments = *names, T, C, H, K, pad, grid.walk, *outer_strides(x), *of_weight
-        launch = grid.launch(source, f"{kernel}_band", arguments, grid.D, flipped)
+        launch = grid.make_launch(source, f"{kernel}_band", arguments, grid.D, flipped)
     else:
         light = {"maximum": 8, "per_tap": 1, "fixed": 1}
-        warps = Warps([x], H, K, **({"fixed": beyond_taps(x)} if of_weight else light))
+        warps = WarpGrid([x], H, K, **({"fixed": beyond_taps(x)} if of_weight else light))
         arguments = *names, T, C, H, K, pad, warps.G, warps.chunk, *outer_strides(x), *of_weight
-        launch = warps.launch(source, kernel, arguments, flipped)
+        launch = warps.make_launch(source, kernel, arguments, flipped)
     return LaunchPlan({names[-1]: contiguous_like(x)}, (launch,))
 
 
@@ -79,14 +79,14 @@ def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) ->
         plan = light_gradients(g, x, shape, pad_left, with_input=False)
         assert plan is not None  # without dx the taps always fit
         return plan
-    warps = Warps([g, x], H, K, fixed=beyond_taps(x))
+    warps = WarpGrid([g, x], H, K, fixed=beyond_taps(x))
     arguments = "g", "x", "dweight", T, C, H, K, pad_left, warps.chunk, *outer_strides(g, x)
-    launch = warps.launch("dynamicconv.cu", "dynamic_weight_grad", arguments, warps.G)
+    launch = warps.make_launch("dynamicconv.cu", "dynamic_weight_grad", arguments, warps.G)
     return LaunchPlan({"dweight": contiguous_array(shape, x.dtype)}, (launch,))
 
 
 def band_grad_weight(
-    grid: Bands, g: Array, x: Array, shape: Sequence[int], pad_left: int
+    grid: BandGrid, g: Array, x: Array, shape: Sequence[int], pad_left: int
 ) -> LaunchPlan:
     """Plan dweight on tensor cores."""
     (_, T, C), (H, K) = x.shape, shape[-2:]
@@ -94,10 +94,10 @@ def band_grad_weight(
     outputs = {"dweight": contiguous_array(shape, x.dtype)}
     if len(shape) == 4:
         source, name = "dynamicconv.cu", "dynamic_weight_grad_band"
-        launch = grid.launch(source, name, ("g", "x", "dweight", *sizes), grid.D)
+        launch = grid.make_launch(source, name, ("g", "x", "dweight", *sizes), grid.D)
         return LaunchPlan(outputs, (launch,))
     name = "light_weight_grad_band"
-    launch = grid.launch("lightconv.cu", name, ("g", "x", "partial", *sizes), grid.D)
+    launch = grid.make_launch("lightconv.cu", name, ("g", "x", "partial", *sizes), grid.D)
     partial = contiguous_array((grid.walks, H * K), torch.float32)
     return LaunchPlan(outputs, (launch, sum_rows(x, partial)), {"partial": partial})
 
@@ -136,19 +136,19 @@ def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPla
 def dynamic_gradients(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPlan | None:
     """Plan dx and dweight together; None when the taps do not fit into shared memory."""
     (_, T, C), (H, K) = x.shape, weight.shape[2:]
-    warps = Warps([g, x], H, K, per_tap=2 * TILE, fixed=2 * beyond_taps(x), more=K - 1)
+    warps = WarpGrid([g, x], H, K, per_tap=2 * TILE, fixed=2 * beyond_taps(x), more=K - 1)
     if warps.chunk < K:
         return None
     arguments = (
         "g", "x", "weight", "dx", "dweight", T, C, H, K, K - 1 - pad_left, warps.chunk,
         *outer_strides(g, x, weight),
     )  # fmt: skip
-    launch = warps.launch("dynamicconv.cu", "dynamic_conv_grad", arguments, warps.G)
+    launch = warps.make_launch("dynamicconv.cu", "dynamic_conv_grad", arguments, warps.G)
     return LaunchPlan({"dx": contiguous_like(x), "dweight": contiguous_like(weight)}, (launch,))
 
 
 def light_band_gradients(
-    grid: Bands, g: Array, x: Array, shape: Sequence[int], pad_left: int
+    grid: BandGrid, g: Array, x: Array, shape: Sequence[int], pad_left: int
 ) -> LaunchPlan:
     """Plan dx and dweight of LightConv on tensor cores."""
     (_, T, C), (H, K) = x.shape, shape
@@ -158,7 +158,7 @@ def light_band_gradients(
     )  # fmt: skip
     partial = contiguous_array((grid.walks * (C // H // (8 * grid.V)), H * K), torch.float32)
     launches = (
-        grid.launch("lightconv.cu", "light_grad_band", arguments, grid.D),
+        grid.make_launch("lightconv.cu", "light_grad_band", arguments, grid.D),
         sum_rows(x, partial),
     )
     outputs = {"dx": contiguous_like(x), "dweight": contiguous_array(shape, x.dtype)}
@@ -176,7 +176,7 @@ def light_gradients(
     walks = -(-count // walk)
     # Each lane's sums and 16 bytes more, and the taps themselves and one more.
     fixed = G * elements_per_load(x) + 1
-    warps = Warps([g, x], H, K, per_tap=G + 1, fixed=fixed, walks=walks)
+    warps = WarpGrid([g, x], H, K, per_tap=G + 1, fixed=fixed, walks=walks)
     if with_input and warps.chunk < K:
         return None
     weight, dx = ("weight", "dx") if with_input else (None, None)
@@ -186,7 +186,7 @@ def light_gradients(
     )  # fmt: skip
     partial = contiguous_array((walks, H * K), accumulator_dtype(x.dtype))
     launches = (
-        warps.launch("lightconv.cu", "light_conv_grad", arguments, G, with_input),
+        warps.make_launch("lightconv.cu", "light_conv_grad", arguments, G, with_input),
         sum_rows(x, partial),
     )
     outputs = {"dx": contiguous_like(x)} if with_input else {}
@@ -199,13 +199,14 @@ def softmax_conv(
 ) -> LaunchPlan:
     """Plan DynamicConv of logits (B, T, H, K), with DropConnect if there is a seed int64 (1,)."""
     (_, T, C), (H, K) = x.shape, logits.shape[2:]
-    warps = Warps([x], H, K, fixed=beyond_taps(x) + 2 * TILE)
+    warps = WarpGrid([x], H, K, fixed=beyond_taps(x) + 2 * TILE)
     arguments = (
         "x", "logits", seed and "seed", "out", T, C, H, K, pad_left, warps.G, warps.chunk,
         *dropconnect_arguments(dropout), *outer_strides(x, logits),
     )  # fmt: skip
     return LaunchPlan(
-        {"out": contiguous_like(x)}, (warps.launch("softmaxconv.cu", "softmax_conv", arguments),)
+        {"out": contiguous_like(x)},
+        (warps.make_launch("softmaxconv.cu", "softmax_conv", arguments),),
     )
 
 
@@ -215,8 +216,8 @@ def softmax_conv_backward(
     """Plan the gradients of x and of the logits."""
     (B, T, C), (H, K) = x.shape, logits.shape[2:]
     source, dropped, mask = "softmaxconv.cu", seed and "seed", dropconnect_arguments(dropout)
-    for_logits = Warps([g, x], H, K, fixed=beyond_taps(x) + 3 * TILE)
-    for_input = Warps([g, x], H, K, fixed=beyond_taps(x))
+    for_logits = WarpGrid([g, x], H, K, fixed=beyond_taps(x) + 3 * TILE)
+    for_input = WarpGrid([g, x], H, K, fixed=beyond_taps(x))
     logits_grad = (
         "g", "x", "logits", dropped, "dlogits", "scales", T, C, H, K, pad_left,
         for_logits.chunk, *mask, *outer_strides(g, x, logits),
@@ -226,8 +227,8 @@ def softmax_conv_backward(
         for_input.G, for_input.chunk, *mask, *outer_strides(g, logits),
     )  # fmt: skip
     launches = (
-        for_logits.launch(source, "softmax_logits_grad", logits_grad, for_logits.G),
-        for_input.launch(source, "softmax_data_grad", data_grad),
+        for_logits.make_launch(source, "softmax_logits_grad", logits_grad, for_logits.G),
+        for_input.make_launch(source, "softmax_data_grad", data_grad),
     )
     scratch = {"scales": contiguous_array((B, T, H, 2), accumulator_dtype(x.dtype))}
     return LaunchPlan(
@@ -243,13 +244,13 @@ def dropconnect_arguments(dropout: float) -> list[np.generic]:
 def talk(x: Array, left: Array, right: Array | None, max_left: int, max_right: int) -> LaunchPlan:
     """Plan TaLK; offsets are (B, T, H), and `right` is None in a causal layer."""
     (_, T, C), H = x.shape, left.shape[2]
-    columns = Columns(C // H, H, max_left, max_right, x)
+    columns = ColumnGrid(C // H, H, max_left, max_right, x)
     x_batch, x_time = outer_strides(x)
     arguments = (
         "x", "left", right and "right", "out", T, C, H, max_left, max_right, columns.ring,
         columns.stretch, x_batch, int(x_time),
     )  # fmt: skip
-    launch = columns.launch("talk.cu", "talk_conv", arguments, columns.width)
+    launch = columns.make_launch("talk.cu", "talk_conv", arguments, columns.width)
     return LaunchPlan({"out": contiguous_like(x)}, (launch,))
 
 
@@ -258,7 +259,7 @@ def talk_backward(
 ) -> LaunchPlan:
     """Plan the gradients of x, left and right; the last one is empty when right is None."""
     (B, T, C), H = x.shape, left.shape[2]
-    columns = Columns(C // H, H, max_left, max_right, g, x)
+    columns = ColumnGrid(C // H, H, max_left, max_right, g, x)
     g_batch, g_time, x_batch, x_time = outer_strides(g, x)
     reach = "left", right and "right", "reach", T, H, max_left, max_right
     grad = (
@@ -269,7 +270,7 @@ def talk_backward(
     template, blocks = (CUDA_TYPES[left.dtype],), B * -(-H // 8)
     launches = (
         Launch("talk.cu", "talk_reach", template, blocks, (8, 128), 0, reach),
-        columns.launch("talk.cu", "talk_grad", grad, columns.width),
+        columns.make_launch("talk.cu", "talk_grad", grad, columns.width),
     )
     dright = contiguous_like(right) if right else contiguous_array((0, T, H), left.dtype)
     outputs = {"dx": contiguous_like(x), "dleft": contiguous_like(left), "dright": dright}
@@ -297,8 +298,10 @@ def plan_mean(x: Array, names: tuple[str, str], backward: bool) -> LaunchPlan:
     grid = Grid(x, V, B * pieces * -(-C // (threads * V)), (threads, 1))
     sizes = T, C, stretch, *outer_strides(x)
     launches = (
-        grid.launch("average.cu", "stretch_sums", (read, "sums", *sizes), backward),
-        grid.launch("average.cu", "cumulative_mean", (read, "sums", written, *sizes), backward),
+        grid.make_launch("average.cu", "stretch_sums", (read, "sums", *sizes), backward),
+        grid.make_launch(
+            "average.cu", "cumulative_mean", (read, "sums", written, *sizes), backward
+        ),
     )
     scratch = {"sums": contiguous_array((B, pieces, C), accumulator_dtype(x.dtype))}
     return LaunchPlan({written: contiguous_like(x)}, launches, scratch)

@@ -15,8 +15,10 @@ POSITIONS = 10_000
 """positions per batch of Table 6, except in its last column of 100,000"""
 SOFTMAX_CONV = "softmax_conv"
 """the operator with DropConnect, whose kernels take a seed"""
-STATES = 16
+STATE_SIZE = 16
 """numbers that a state-space model keeps of each channel"""
+RECURRENT = ("diagonal_ssm", "retention", "selective_scan")
+"""operators with a state in place of a window"""
 
 
 class Shape(NamedTuple):
@@ -78,7 +80,7 @@ class Case(NamedTuple):
             # In half precision an offset could not place the edge of a window.
             return [x, *[((B, T, H), accumulator_dtype(self.dtype))] * 2]
         wide = accumulator_dtype(self.dtype)
-        N = STATES
+        N = STATE_SIZE
         if self.operator == "diagonal_ssm":
             return [x, ((C,), wide), *[((C, N), wide.to_complex())] * 2]
         if self.operator == "retention":
@@ -90,14 +92,10 @@ class Case(NamedTuple):
 
     def options(self) -> dict[str, int]:
         """Return the keyword arguments that centre the operator's window on each position."""
-        if self.operator in ("cumulative_mean", *CAUSAL):
+        if self.operator in ("cumulative_mean", *RECURRENT):
             return {}
         names = ("max_left", "max_right") if self.operator == "talk_conv" else ("pad_left",)
         return dict.fromkeys(names, self.K // 2)
-
-
-CAUSAL = ("diagonal_ssm", "retention", "selective_scan")
-"""operators with a state in place of a window"""
 
 
 def draw_inputs(case: Case, device: torch.device) -> tuple[list[Tensor], Tensor, Tensor]:
@@ -116,7 +114,7 @@ def draw_inputs(case: Case, device: torch.device) -> tuple[list[Tensor], Tensor,
             # jumps, and rounding would decide which side of the jump an implementation sees.
             edge = torch.randint(reach, size, **options) + 0.25 + 0.5 * torch.rand(size, **options)
             inputs.append((edge / reach).to(dtype))
-        elif case.operator in CAUSAL:
+        elif case.operator in RECURRENT:
             inputs.append(torch.randn(size, **options).to(dtype))
         else:
             weight = torch.randn(size, **options)

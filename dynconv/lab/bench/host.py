@@ -19,7 +19,7 @@ from torch import Tensor
 from dynconv.kernels import torch_ops
 from dynconv.kernels.cuda.call import Kernels, Values
 from dynconv.kernels.cuda.plan import Launch
-from dynconv.kernels.operators import eager
+from dynconv.kernels.torch_library import eager
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import median_and_range, seconds_per_call
 from dynconv.lab.bench.table import Column, bench_table

@@ -22,9 +22,9 @@ from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import task_of
 from dynconv.text import open_prepared
 from dynconv.train import train
-from dynconv.train.corpus import prepared_dir
 from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
+from dynconv.train.run_corpus import prepared_dir
 from dynconv.train.run_directory import read_recipe
 from dynconv.train.stopwatch import COMPUTE_LAPS, LAPS, WARMUP_UPDATES, Stopwatch
 from dynconv.train.update import AUTOCAST_DTYPES, BatchLoss, backward

@@ -19,8 +19,8 @@ from dynconv.teach.judge import (
     require_type_of,
     short_repr,
 )
+from dynconv.text.builders.steps import fits
 from dynconv.text.lines import Row
-from dynconv.text.sets.steps import fits
 
 WAIT = 5.0
 """seconds after which a message counts as lost"""

@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from dynconv.text.sets.steps import fits
+from dynconv.text.builders.steps import fits
 
 
 def ring(x, rank, size, send, receive, start=0, rounds=2):

@@ -125,7 +125,7 @@ class BandWalk(NamedTuple):
     walks: int
     tiles: int
     """tiles of all walks"""
-    grid: grids.Bands
+    grid: grids.BandGrid
 
 
 def count_band_tiles(case: Case, launch: Launch) -> BandWalk:
@@ -205,7 +205,7 @@ def around_stretches(case: Case) -> int:
     """Count the positions of a sentence that TaLK's stretches load besides their own."""
     (_, T, C, H), reach = case.shape, case.K // 2
     x = contiguous_array(case.shape[:3], case.dtype)
-    stretch = grids.Columns(C // H, H, reach, reach, x).stretch
+    stretch = grids.ColumnGrid(C // H, H, reach, reach, x).stretch
     return sum(reach + min(reach, begin) for begin in range(0, T, stretch))
 
 

@@ -4,9 +4,9 @@ from functools import partial
 from hashlib import sha1
 from pathlib import Path
 
+from dynconv.text.builders.moses import tokenize
+from dynconv.text.builders.steps import MissingRawFileError, parallel_map, require_raw, write_splits
 from dynconv.text.lines import Row, stream_lines, stream_parallel
-from dynconv.text.sets.moses import tokenize
-from dynconv.text.sets.steps import MissingRawFileError, parallel_map, require_raw, write_splits
 
 SIDES = ("article", "summary")
 LISTS = {"train": "all_train.txt", "valid": "all_val.txt", "test": "all_test.txt"}

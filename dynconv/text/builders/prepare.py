@@ -7,11 +7,11 @@ from pathlib import Path
 from dynconv.choices import VocabularyKind
 from dynconv.config import DataConfig, Seq2SeqConfig
 from dynconv.errors import UserError
+from dynconv.text.builders.build import unpack_and_build
 from dynconv.text.corpus import corpus_dir
 from dynconv.text.encode import encode_corpus
 from dynconv.text.fetch import Say, say_nothing
 from dynconv.text.manifest import corpus_sides, read_manifest
-from dynconv.text.sets.build import unpack_and_build
 from dynconv.text.vocabulary import Vocabularies
 from dynconv.yaml12 import as_override
 

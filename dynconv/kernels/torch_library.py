@@ -28,7 +28,7 @@ from torch.autograd import forward_ad
 
 from dynconv.kernels.layout import contiguous_offsets
 
-RULES: dict[str, tuple[Callable, Callable]] = {}
+BACKWARDS: dict[str, tuple[Callable, Callable]] = {}
 """the functions that save an operator's inputs and that differentiate it, keyed by its name"""
 library = torch.library.Library("dynconv", "DEF")
 torch_ops = torch.ops.dynconv
@@ -65,7 +65,7 @@ def define(signature: str, shapes: Callable = like_first, save: Callable | None 
         torch.library.register_autograd(
             f"dynconv::{name}", registered, setup_context=save, lib=library
         )
-        RULES[name] = save, backward
+        BACKWARDS[name] = save, backward
         return backward
 
     return differentiate
@@ -90,7 +90,7 @@ def eager(kernels, names: Iterable[str]) -> SimpleNamespace:
 def eager_operator(kernels, name: str) -> Callable:
     """Return one of the operators for eager calls."""
     run, registered = getattr(kernels, name), getattr(torch_ops, name)
-    save, differentiate = RULES[name]
+    save, differentiate = BACKWARDS[name]
 
     class Eager(torch.autograd.Function):
         @staticmethod

@@ -8,7 +8,7 @@ from helpers.raw_sets import lines, put, sgm
 
 from dynconv import cli
 from dynconv.errors import UserError
-from dynconv.text.sets import build_corpus
+from dynconv.text.builders import build_corpus
 
 
 def numbered(raw, corpus: str, first: int, last: int, *languages: str):

@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT
 from helpers.raw_sets import lines, put, sgm
 
-from dynconv.text.sets import build_corpus, iwslt
+from dynconv.text.builders import build_corpus, iwslt
 
 SENTENCE = re.compile(r"(\w+) \. ([^\W\d_])")
 """A full stop between sentences; without the capital after it, it seems to end an abbreviation."""

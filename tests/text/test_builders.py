@@ -14,12 +14,9 @@ from dynconv import cli
 from dynconv.errors import UserError
 from dynconv.files import claim, locked
 from dynconv.text import Pairs, open_prepared
-from dynconv.text.fetch import unpack_corpus
-from dynconv.text.lines import stream_lines
-from dynconv.text.manifest import require_corpus
-from dynconv.text.sets import build_corpus, iwslt, steps, unpack_and_build
-from dynconv.text.sets.moses import normalize, tokenize
-from dynconv.text.sets.steps import (
+from dynconv.text.builders import build_corpus, iwslt, steps, unpack_and_build
+from dynconv.text.builders.moses import normalize, tokenize
+from dynconv.text.builders.steps import (
     fits,
     hold_out,
     parallel_map,
@@ -27,6 +24,9 @@ from dynconv.text.sets.steps import (
     require_raw,
     write_splits,
 )
+from dynconv.text.fetch import unpack_corpus
+from dynconv.text.lines import stream_lines
+from dynconv.text.manifest import require_corpus
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_known_numbers_of_lines_pass_without_a_warning(tmp_path, capsys, monkeyp
     talks(tmp_path / "raw", numbered(30))
     counts = {"train": 31, "valid": 1, "test": 10}
     entry = replace(require_corpus("iwslt14-de-en"), sentences=counts)
-    monkeypatch.setattr("dynconv.text.sets.build.require_corpus", lambda name: entry)
+    monkeypatch.setattr("dynconv.text.builders.build.require_corpus", lambda name: entry)
     build_corpus("iwslt14-de-en", tmp_path / "raw", tmp_path / "out")
     assert capsys.readouterr().err == ""
 
@@ -259,7 +259,7 @@ def test_a_missing_raw_file_is_named_with_the_remedy(tmp_path):
 @pytest.mark.parametrize("build", ["-", "", ".", "iwslt", "iwslt.", "iwslt.no", "no.no", "a.b.c"])
 def test_a_wrong_builder_in_the_manifest(build, tmp_path, monkeypatch):
     entry = replace(require_corpus("iwslt14-de-en"), build=build)
-    monkeypatch.setattr("dynconv.text.sets.build.require_corpus", lambda name: entry)
+    monkeypatch.setattr("dynconv.text.builders.build.require_corpus", lambda name: entry)
     message = build_fails(tmp_path, tmp_path / "out")
     assert f"corpus iwslt14-de-en: build {build!r} does not name a function in " in message
 
@@ -299,7 +299,7 @@ def test_two_preparations_at_once(tmp_path, monkeypatch):
         build_corpus("iwslt14-de-en", raw, out)
         yield
 
-    monkeypatch.setattr("dynconv.text.sets.build.locked", late)
+    monkeypatch.setattr("dynconv.text.builders.build.locked", late)
     assert build_corpus("iwslt14-de-en", tmp_path / "nowhere", out)["test"] == 10
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "raw"]
 

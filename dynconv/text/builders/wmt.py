@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from dynconv.text.lines import Row, stream_lines, stream_parallel
-from dynconv.text.sets.moses import normalize, tokenize
-from dynconv.text.sets.steps import (
+from dynconv.text.builders.moses import normalize, tokenize
+from dynconv.text.builders.steps import (
     Side,
     fits,
     hold_out,
@@ -16,6 +15,7 @@ from dynconv.text.sets.steps import (
     tokenized_pairs,
     write_splits,
 )
+from dynconv.text.lines import Row, stream_lines, stream_parallel
 
 COMMA_BELOW = str.maketrans("ŞşŢţ", "ȘșȚț")
 """a translation table of Romanian letters with a cedilla, from old fonts, into those with a comma,

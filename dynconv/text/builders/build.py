@@ -1,7 +1,7 @@
 """Builds a corpus by the function that its manifest entry names, `build: NAME.FUNCTION`.
 
-FUNCTION(raw, out) of sets/NAME.py writes out/SPLIT.SUFFIX, and returns the number of lines of each
-split.
+FUNCTION(raw, out) of builders/NAME.py writes out/SPLIT.SUFFIX, and returns the number of lines of
+each split.
 """
 
 import json
@@ -15,9 +15,9 @@ from pathlib import Path
 from dynconv.errors import UserError, quoted, warn
 from dynconv.files import MARK, claim, disk_errors, locked
 from dynconv.schema import Count, validated
+from dynconv.text.builders.steps import MissingRawFileError
 from dynconv.text.fetch import Say, say_nothing, unpack_corpus
 from dynconv.text.manifest import CorpusEntry, require_corpus
-from dynconv.text.sets.steps import MissingRawFileError
 
 
 def unpack_and_build(
@@ -86,12 +86,12 @@ def write_corpus(entry: CorpusEntry, raw: Path, part: Path) -> None:
 def require_builder(entry: CorpusEntry) -> Callable[[Path, Path], dict[str, int]]:
     """Return the function that the entry `build` names. Raises UserError if there is none."""
     name, _, function = entry.build.partition(".")
-    module = f"dynconv.text.sets.{name}"
+    module = f"dynconv.text.builders.{name}"
     build = getattr(import_module(module), function, None) if name and find_spec(module) else None
     if build is None:
         raise UserError(
             f"manifest.yaml: corpus {entry.name}: build {quoted(entry.build)} does not name a "
-            "function in dynconv/text/sets as NAME.FUNCTION"
+            "function in dynconv/text/builders as NAME.FUNCTION"
         )
     return build
 

@@ -8,10 +8,10 @@ from helpers.raw_sets import lines, put
 
 from dynconv import cli
 from dynconv.errors import UserError
+from dynconv.text.builders import build_corpus
 from dynconv.text.corpus import require_references
 from dynconv.text.lines import stream_parallel
 from dynconv.text.manifest import read_manifest
-from dynconv.text.sets import build_corpus
 
 RAW = {name: entry for name, entry in read_manifest().items() if not entry.shipped}
 ODD = "a\u2028b\x0c c\u00a0"

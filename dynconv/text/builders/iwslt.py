@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from dynconv.text.lines import stream_lines
-from dynconv.text.sets.moses import tokenize
-from dynconv.text.sets.steps import (
+from dynconv.text.builders.moses import tokenize
+from dynconv.text.builders.steps import (
     fits,
     hold_out,
     read_segments,
@@ -15,6 +14,7 @@ from dynconv.text.sets.steps import (
     tokenized_pairs,
     write_splits,
 )
+from dynconv.text.lines import stream_lines
 
 LANGUAGES = ("de", "en")
 TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from dynconv.text.builders.steps import MissingRawFileError, require_raw, write_splits
 from dynconv.text.lines import stream_lines
 from dynconv.text.manifest import SPLITS
-from dynconv.text.sets.steps import MissingRawFileError, require_raw, write_splits
 
 
 def billion_word(raw: Path, out: Path) -> dict[str, int]:
