@@ -169,6 +169,7 @@ generate language-run --top-p 2 | top-p: 2
 generate language-run --top-p nan | 'nan' must be
 generate language-run --temperature 0 --top-k 5 | top_k 5 has no effect
 generate language-run --temperature 0 --top-p 0.9 | top_p 0.9 has no effect
+generate language-run --temperature 0 --samples 3 | samples 3 has no effect
 evaluate nowhere | nowhere
 evaluate tiny-run --corpus '' | the name of the corpus is empty
 evaluate directory | directory
