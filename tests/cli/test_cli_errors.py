@@ -311,6 +311,7 @@ data prepare text --languages de en --vocab-size 300 --out directory/../text | t
 data prepare text --languages de en --vocab-size 300 --out prepared | prepared
 data prepare corpora/word --languages de en --vocab-size 300 --out out | line 2: a word
 data prepare corpora/latin --languages de en --vocab-size 300 --out out | line 1: not valid
+train tiny.yaml --dry-run --run r | --run r has no effect
 bench decode nowhere | nowhere
 bench decode language-run | language model
 """.strip().splitlines()
