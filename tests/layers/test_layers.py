@@ -370,6 +370,12 @@ def test_a_mixer_of_unknown_size_is_refused():
     assert "new" not in MIXERS
 
 
+def test_options_of_a_mixer_are_not_one_string():
+    with pytest.raises(TypeError, match="mixer new: options 'heads' must be a list of names"):
+        register_mixer("new", options="heads")
+    assert "new" not in MIXERS
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
