@@ -49,7 +49,7 @@ def parse_yaml(text: str, where: str) -> Any:
     import yaml
 
     try:
-        return _parse_once(text)
+        return parse_once(text)
     except (yaml.YAMLError, ValueError) as error:
         reason = " ".join(str(error).replace(' in "<unicode string>"', "").split())
         raise UserError(f"{where}: not readable YAML: {reason}") from None
@@ -112,7 +112,7 @@ def dump_yaml(tree: Any, **layout: Any) -> str:
 
 
 @lru_cache(maxsize=256)
-def _parse_once(text: str) -> Any:
+def parse_once(text: str) -> Any:
     """Parse YAML, each text once: recipes share bases, and the rows of a table share its file."""
     import yaml
 
@@ -120,14 +120,14 @@ def _parse_once(text: str) -> Any:
     next(events)  # the stream begins
     if isinstance(next(events), yaml.StreamEndEvent):
         return None
-    tree = _Builder(events).build(next(events), 0)
+    tree = TreeBuilder(events).build(next(events), 0)
     next(events)  # the document ends
     if not isinstance(event := next(events), yaml.StreamEndEvent):
-        raise _refusal(event, "a second document begins")
+        raise refusal(event, "a second document begins")
     return tree
 
 
-class _Builder:
+class TreeBuilder:
     """Builds a tree from the events of a parser."""
 
     def __init__(self, events: Iterator[Any]) -> None:
@@ -146,12 +146,12 @@ class _Builder:
             self.nodes += nodes
             if self.nodes > MAX_NODES:
                 what = f"the alias *{shorten(event.anchor)} is not known or stands for too much"
-                raise _refusal(event, f"{what}: write out its value")
+                raise refusal(event, f"{what}: write out its value")
             return deepcopy(value)
         if event.tag is not None:
-            raise _refusal(event, f"the tag {quoted(event.tag)}: leave it out")
+            raise refusal(event, f"the tag {quoted(event.tag)}: leave it out")
         if depth > MAX_DEPTH:
-            raise _refusal(event, f"more than {MAX_DEPTH} mappings and lists inside each other")
+            raise refusal(event, f"more than {MAX_DEPTH} mappings and lists inside each other")
         before = self.nodes
         if isinstance(event, yaml.ScalarEvent):
             value = parse_scalar(event.value) if event.implicit[0] else event.value
@@ -173,12 +173,12 @@ class _Builder:
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             key = self.build(event, depth + 1)
             if not isinstance(key, str):
-                raise _refusal(event, f"the key {quoted(key)} is not text: quote it")
+                raise refusal(event, f"the key {quoted(key)} is not text: quote it")
             if key in tree:
-                raise _refusal(event, f"{quoted(key)} occurs twice: keep one of them")
+                raise refusal(event, f"{quoted(key)} occurs twice: keep one of them")
             tree[key] = self.build(next(self.events), depth + 1)
         return tree
 
 
-def _refusal(event: Any, message: str) -> ValueError:
+def refusal(event: Any, message: str) -> ValueError:
     return ValueError(f"line {event.start_mark.line + 1}: {message}")

@@ -20,7 +20,7 @@ def add_parser(subparsers) -> None:
         type=number_type("Positive"),
         default=80,
         metavar="GB",
-        help="memory of one GPU; 80 is that of an A100 or H100",
+        help="memory of one GPU; an A100 or H100 has 80",
     )
     parser.add_argument(
         "--tokens-per-s",

@@ -32,7 +32,9 @@ def add_parser(subparsers) -> None:
         "bleu-detokenized, rouge, rouge-75; give it several times for several (default: bleu)",
     )
     parser.add_argument(
-        "--language", default="en", help="of the text; only bleu-detokenized depends on it"
+        "--language",
+        metavar="CODE",
+        help="of the text (default: en); only bleu-detokenized depends on it",
     )
     parser.add_argument("--lowercase", action="store_true", help="ignore case in BLEU")
 
@@ -43,18 +45,23 @@ def run(options) -> None:
     from dynconv.text.lines import stream_parallel
 
     metrics, files = options.metrics or ["bleu"], options.references
-    check_effects(metrics, len(files), options.lowercase)
+    check_effects(metrics, len(files), options.lowercase, options.language)
     rows = list(stream_parallel(options.hypotheses, *files))
     hypotheses = [row[0] for row in rows]
     references = [row[1] if len(files) == 1 else row[1:] for row in rows]
-    language, lowercase = options.language, options.lowercase
+    language, lowercase = options.language or "en", options.lowercase
     print(score_report(hypotheses, references, metrics, language, lowercase=lowercase))
 
 
-def check_effects(metrics: Sequence[str], files: int, lowercase: bool) -> None:
-    """Raise UserError if a metric would ignore some files of references, or --lowercase."""
+def check_effects(
+    metrics: Sequence[str], files: int, lowercase: bool, language: str | None
+) -> None:
+    """Raise UserError for files of references that a metric ignores, and options that all ignore.
+
+    The same for a language that bleu-detokenized does not know.
+    """
     from dynconv.errors import UserError
-    from dynconv.score.metric import require_metric
+    from dynconv.score.metric import check_language, require_metric
 
     kinds = {name: require_metric(name) for name in metrics}
     for name, kind in kinds.items():
@@ -63,6 +70,10 @@ def check_effects(metrics: Sequence[str], files: int, lowercase: bool) -> None:
                 f"{name} reads one file of references, not {files}: give only the first"
             )
     if lowercase and all(kind.of_summaries for kind in kinds.values()):
-        raise UserError(
-            f"--lowercase has no effect: {' and '.join(kinds)} always ignore case; leave it out"
-        )
+        raise UserError("--lowercase has no effect: ROUGE always ignores case; leave it out")
+    if language is not None:
+        if not any(kind.of_language for kind in kinds.values()):
+            raise UserError(
+                f"--language {language} has no effect on {' and '.join(kinds)}: leave it out"
+            )
+        check_language(language)

@@ -36,7 +36,12 @@ def add_parser(subparsers) -> None:
 def run(options) -> Signals | None:
     """Train a model from a recipe. The same command again resumes from the newest checkpoint."""
     from dynconv.config import dump_recipe, load_recipe, run_name
+    from dynconv.errors import UserError
 
+    if options.dry_run and options.run:
+        raise UserError(
+            f"--run {options.run} has no effect: --dry-run writes no run; leave out one of them"
+        )
     recipe = load_recipe(options.recipe, options.overrides)
     if options.dry_run:
         from dynconv.lab.dry_run import dry_run

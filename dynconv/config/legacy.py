@@ -37,7 +37,7 @@ RENAMED = {
 }
 """today's names of settings, keyed by section and old name"""
 WITHOUT_EOS = "data.max_source", "decode.min_length"
-"""old settings whose number of tokens did not include <eos>, as that of the new ones does"""
+"""old settings that counted tokens without <eos>; the new ones count it"""
 
 
 def rename_settings(tree: Any, section: str = "") -> Any:
@@ -72,9 +72,9 @@ def split_kernels(tree: Tree) -> None:
 
 
 def split_normalize(recipe: Recipe, tree: Tree) -> Recipe:
-    """Return the recipe of a tree with `divide_by_reach` as `normalize: none` once set it.
+    """Set `divide_by_reach: false` where version 0.1 said so by `normalize: none`.
 
-    Where a tree does not state `divide_by_reach`, none leaves the sums of TaLK undivided.
+    It did where a tree does not state `divide_by_reach`.
     """
     model = recipe.model
     if (

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from dynconv.number_checks import check_positive
 from dynconv.text import EOS
 
 Constraint = Callable[[Tensor, Tensor], Tensor]
@@ -17,8 +18,10 @@ Constraint = Callable[[Tensor, Tensor], Tensor]
 def no_repeat(n: int) -> Constraint:
     """Forbid an n-gram of ids that a hypothesis already has (Paulus et al. 2018, for n = 3).
 
-    No earlier n-gram ends with <eos>, so that stays allowed when all else is blocked.
+    No earlier n-gram ends with <eos>, so that stays allowed when all else is blocked. Raises
+    ValueError for n below 1.
     """
+    check_positive("n", n)
 
     def forbid(logp: Tensor, prefixes: Tensor) -> Tensor:
         t = prefixes.shape[2]

@@ -37,6 +37,11 @@ def sample(
     """
     if samples < 1 or max_tokens < 1:
         raise UserError(f"samples {samples} and max_tokens {max_tokens} must be at least 1")
+    if temperature == 0 and samples > 1:
+        raise UserError(
+            f"samples {samples} has no effect: temperature 0 gives the same text each time; "
+            "leave it out"
+        )
     model.eval()
     device = next(model.parameters()).device
     generator = torch.Generator(device).manual_seed(seed)

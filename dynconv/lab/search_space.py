@@ -99,10 +99,10 @@ def load_space(name: str) -> SearchSpace:
 
 
 def check_not_replaced(overrides: Sequence[str], search: SearchSpace, space: str) -> None:
-    """Raise UserError if something else replaces what an override or the space says.
+    """Raise UserError if an override and the space set the same entry.
 
-    That is the space, for an override, or `train_for`. The overrides may state train.updates,
-    because the rounds train for shares of it.
+    The same if either sets one that every round decides (`train_for`). The overrides may state
+    train.updates, because the rounds train for shares of it.
     """
     reason = "has no effect: every trial validates once, at its end; leave it out"
     refuse_overrides(overrides, ["train.validate_every"], reason)
@@ -120,7 +120,7 @@ def check_not_replaced(overrides: Sequence[str], search: SearchSpace, space: str
 
 
 def copy_of(space: str) -> str:
-    """Return in words a copy of a space's file, from which a user's own space may start."""
+    """Return the words `a copy of FILE`, with which an error suggests a starting point."""
     return f"a copy of {require_file(space, yaml_files(SPACES), 'search space')}"
 
 

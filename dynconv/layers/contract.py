@@ -19,7 +19,8 @@ def check_mixer(build: Callable[[bool], nn.Module], channels: int) -> None:
 
     Padding at either end changes no real position. In a causal layer no position sees a later one,
     and `step` returns what `forward` does, in chunks of any size and from selected rows of a state,
-    and leaves the state that it is given as it was. In train mode x and all parameters get finite
+    and leaves the state that it is given as it was. `step` refuses no position, and in a layer that
+    looks ahead every position, with ValueError. In train mode x and all parameters get finite
     gradients. Layers are tried in float64. Noise is added to their parameters first, because most
     leaks are multiples of a bias, which often starts as zero. `forward` and `step` are also tried
     under autocast, and gradients only there, because training may run in bfloat16.
@@ -35,6 +36,8 @@ def check_mixer(build: Callable[[bool], nn.Module], channels: int) -> None:
             check_padding(layer, x, kind)
             if causal:
                 check_causal(layer, x, kind)
+            elif hasattr(layer, "step"):
+                check_looking_ahead(layer, x, kind)
         with named_errors(f"{kind}: under autocast"), torch.autocast("cpu", torch.bfloat16):
             check_autocast(layer.float(), causal, x.float(), kind)
 
@@ -73,6 +76,8 @@ def check_causal(layer: Any, x: Tensor, kind: str) -> None:
     check_close(layer(later)[:, :5], whole[:, :5], f"{kind}: positions see later ones")
     for sizes in ([1] * 9, [4, 5], [2, 1, 6], [9]):
         check_steps(layer, x, whole, sizes, kind)
+    if not refuses(layer, x[:, :0]):
+        raise AssertionError(f"{kind}: step accepts no position: begin it with check_steppable")
     _, state = layer.step(x[:, :4])
     for end in (5, 5, 9, 9):  # the second step from the same state would show a change
         y, _ = layer.step(x[:, 4:end], state)
@@ -82,6 +87,25 @@ def check_causal(layer: Any, x: Tensor, kind: str) -> None:
     check_close(
         y, whole[rows, 4:], f"{kind}: a step from selected rows of the state differs from forward"
     )
+
+
+def check_looking_ahead(layer: Any, x: Tensor, kind: str) -> None:
+    """Check a layer built with causal=False: it refuses steps, unless it never looks ahead."""
+    later = x.clone()
+    later[:, 5:] += 1
+    if not torch.allclose(layer(later)[:, :5], layer(x)[:, :5]) and not refuses(layer, x):
+        raise AssertionError(
+            f"{kind}: step cannot look ahead as forward does: begin it with check_steppable"
+        )
+
+
+def refuses(layer: Any, x: Tensor) -> bool:
+    """Return whether a step over x raises ValueError."""
+    try:
+        layer.step(x)
+    except ValueError:
+        return True
+    return False
 
 
 def check_steps(
@@ -117,7 +141,8 @@ def check_gradients(layer: nn.Module, x: Tensor, kind: str) -> None:
 
 
 def check_autocast(layer: nn.Module, causal: bool, x: Tensor, kind: str) -> None:
-    """Check gradients for x in float32; and for x in bfloat16 outputs and a causal layer's steps.
+    """Check gradients with x in float32. With x in bfloat16, check that the layer runs and, if it
+    is causal, that its steps agree.
 
     Under autocast, a layer may be given either.
     """

@@ -58,8 +58,11 @@ def register_mixer(
               `MixerModelConfig`. A recipe that sets an entry which none of its mixers takes is
               refused.
 
-    Raises ValueError if the name is taken, or there is no such size_key.
+    Raises ValueError if the name is taken, or there is no such size_key, and TypeError if the
+    options are one string.
     """
+    if isinstance(options, str):
+        raise TypeError(f"mixer {name}: options {quoted(options)} must be a list of names")
     if size_key not in (None, *SIZE_KEYS):
         hint = name_hint(str(size_key), SIZE_KEYS, "there are")
         raise ValueError(f"mixer {name}: size_key {quoted(size_key)} is not known; {hint}")

@@ -21,7 +21,7 @@ def check_floating(name: str, tensor: Tensor) -> None:
 
 
 def check_same_device(a_name: str, a: Tensor, b_name: str, b: Tensor) -> None:
-    """Raise ValueError unless both are on the same device, and TypeError for no tensor."""
+    """Raise ValueError unless both are on the same device. Raise TypeError if one is no tensor."""
     check_tensor(a_name, a)
     check_tensor(b_name, b)
     if a.device != b.device:
@@ -63,6 +63,8 @@ def check_conv(x: Tensor, weight: Tensor, pad_left: int, axes: str, name: str = 
     check_heads(kernels, x.shape[2])
     if kernel_size == 0:
         raise ValueError(f"{name} {tuple(weight.shape)} has no taps: K must be at least 1")
+    if isinstance(pad_left, float):
+        raise TypeError(f"pad_left {pad_left} must be an integer")
     if not 0 <= pad_left < kernel_size:
         raise ValueError(f"pad_left {pad_left} lies outside [0, {kernel_size - 1}] (K - 1)")
 
@@ -76,12 +78,13 @@ def check_talk(
     """
     check_sequence(x)
     check_reach(max_left, max_right)
-    if (right is None) != (max_right == 0):
-        raise ValueError(f"right must be None exactly when max_right, here {max_right}, is 0")
+    if right is None and max_right > 0:
+        raise ValueError(f"max_right {max_right} needs right")
+    if right is not None and max_right == 0:
+        raise ValueError("max_right is 0: leave out right")
     sums_dtype = accumulator_dtype(x.dtype)
-    for name, offset in (("left", left), ("right", right)):
-        if offset is None:
-            continue
+    offsets = {"left": left} if right is None else {"left": left, "right": right}
+    for name, offset in offsets.items():
         check_same_device("x", x, name, offset)
         if offset.dtype not in (x.dtype, sums_dtype):
             raise TypeError(f"x is {x.dtype}, {name} {offset.dtype}: cast {name} to {sums_dtype}")

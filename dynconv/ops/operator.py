@@ -86,7 +86,7 @@ class Operator(NamedTuple):
         """
         if impl == "auto":
             impl = self.choose_auto(x, T, K, kernels)
-        if impl not in self.implementations:
+        if not isinstance(impl, str) or impl not in self.implementations:
             hint = name_hint(str(impl), ["auto", *self.implementations], "choose one of")
             raise ValueError(f"{self.name} has no implementation {impl!r}: {hint}")
         if impl in BACKENDS and not BACKENDS[impl].supports(x):

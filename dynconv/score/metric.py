@@ -94,6 +94,8 @@ class Metric(NamedTuple):
     """whether it scores summaries, not translations"""
     several_references: bool = False
     """whether it reads all references of a text, not only the first"""
+    of_language: bool = False
+    """whether it depends on the language of the text"""
 
 
 rouge_75 = partial(mean_rouge, recall=True, limit=75)  # recall of 75 bytes, as in DUC-2004
@@ -102,7 +104,7 @@ METRICS = {
     "bleu": Metric(plain_bleu),
     "bleu-tokenized": Metric(tokenized_bleu),
     "bleu-split": Metric(split_bleu),
-    "bleu-detokenized": Metric(detokenized_bleu),
+    "bleu-detokenized": Metric(detokenized_bleu, of_language=True),
     "rouge": Metric(mean_rouge, of_summaries=True),
     "rouge-75": Metric(rouge_75, of_summaries=True, several_references=True),
 }
@@ -114,6 +116,19 @@ def require_metric(name: str) -> Metric:
     if name not in METRICS:
         raise UserError(f"no metric {quoted(name)}; {name_hint(name, METRICS, 'there are')}")
     return METRICS[name]
+
+
+def check_language(language: str) -> None:
+    """Raise UserError for a code of a language that sacremoses does not know.
+
+    It would join the tokens by rules that hold in most languages, without a word.
+    """
+    from sacremoses.corpus import NonbreakingPrefixes
+
+    known = {*NonbreakingPrefixes().available_langs.values(), "ja", "ko"}
+    if language not in known:
+        hint = name_hint(language, sorted(known), "there are")
+        raise UserError(f"no language {quoted(language)}; {hint}")
 
 
 def score_report(

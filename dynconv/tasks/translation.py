@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from dynconv.config.recipe import SEARCH_SETTINGS
+from dynconv.config.recipe import SEARCH_SETTINGS, DecodeConfig
 from dynconv.decode import greedy, translate
 from dynconv.decode.stepper import IncrementalStepper, MakeStepper
 from dynconv.errors import UserError, shorten
@@ -18,6 +18,7 @@ from dynconv.tasks.task import EncodedSplit, Outcome, Task, Validation
 from dynconv.text import Batch, Pairs, PreparedCorpus, Vocabularies, load_parallel
 from dynconv.text.corpus import corpus_dir, require_references
 from dynconv.text.lines import stream_parallel
+from dynconv.yaml12 import as_override
 
 EXAMPLES_SHOWN = 10
 """examples that an evaluation shows"""
@@ -123,11 +124,23 @@ class Translation(Task[Translator]):
             amount_in_words=f"{len(outputs):,} sentences",
             seconds=seconds,
             settings={**search, "sentences": len(outputs)},
-            settings_in_words=f"beam {config.beam}, length penalty {config.lenpen:g}",
+            settings_in_words=describe_search(config),
             scores=scores,
             outputs=outputs,
             examples=[as_example(text.source[i], outputs[i], text.target[i]) for i in examples],
         )
+
+
+def describe_search(config: DecodeConfig) -> str:
+    """Return the beam, the length penalty, and all other settings of the search that are set."""
+    default = DecodeConfig()
+    others = [
+        f", {name} {as_override(value)}"
+        for name in SEARCH_SETTINGS
+        if name not in ("beam", "lenpen")
+        and (value := getattr(config, name)) != getattr(default, name)
+    ]
+    return f"beam {config.beam}, length penalty {config.lenpen:g}{''.join(others)}"
 
 
 def as_example(source: str, output: str, reference: str) -> dict[str, str]:

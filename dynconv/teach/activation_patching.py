@@ -34,7 +34,7 @@ WHAT = (
     "vectors that were exchanged; first: the most probable first token of both, and then of the "
     "first sentence with these vectors of the second. 54 sentences of the validation and test "
     "splits and, as the first, one of the training split, for which `each` vector is exchanged "
-    "alone; position: that of the particle, which is `verb` in the original"
+    "alone; position: where the particle is, `verb` in the original"
 )
 PATTERN = re.compile(r"Geben Sie .*? (ein|an)(?=[ .,])")
 OPENING = "Geben Sie den gewünschten Vergr"

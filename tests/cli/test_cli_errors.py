@@ -169,6 +169,7 @@ generate language-run --top-p 2 | top-p: 2
 generate language-run --top-p nan | 'nan' must be
 generate language-run --temperature 0 --top-k 5 | top_k 5 has no effect
 generate language-run --temperature 0 --top-p 0.9 | top_p 0.9 has no effect
+generate language-run --temperature 0 --samples 3 | samples 3 has no effect
 evaluate nowhere | nowhere
 evaluate tiny-run --corpus '' | the name of the corpus is empty
 evaluate directory | directory
@@ -204,7 +205,7 @@ score cut.gz one | cut.gz
 score plain.xz one | plain.xz
 score --metric rouge words one | line 1 has 6,000 words
 score one words --metric rouge | line 1 has 6,000 words
-score two two --metric rouge --metric rouge-75 --lowercase | --lowercase has no effect: rouge and
+score two two --metric rouge --metric rouge-75 --lowercase | ROUGE always ignores case
 score two two two | bleu reads one file of references, not 2: give only the first
 score two two two --metric rouge | rouge reads one file of references, not 2: give only the first
 score two two one --metric rouge-75 | two has 2 lines but one has 1
@@ -310,6 +311,10 @@ data prepare text --languages de en --vocab-size 300 --out directory/../text | t
 data prepare text --languages de en --vocab-size 300 --out prepared | prepared
 data prepare corpora/word --languages de en --vocab-size 300 --out out | line 2: a word
 data prepare corpora/latin --languages de en --vocab-size 300 --out out | line 1: not valid
+score two two --language de | --language de has no effect on bleu
+score two two --metric bleu-detokenized --language qq | no language 'qq'; there are
+score two two --metric bleu-detokenized --language german | no language 'german'
+train tiny.yaml --dry-run --run r | --run r has no effect
 bench decode nowhere | nowhere
 bench decode language-run | language model
 """.strip().splitlines()

@@ -47,6 +47,11 @@ def test_no_repeat_by_definition(n, length):
         assert found[b, h, token] == (BLOCKED if again else logp[b, h, token])
 
 
+def test_no_repeat_of_no_token_is_refused():
+    with pytest.raises(ValueError, match="^n 0 must be at least 1"):
+        no_repeat(0)
+
+
 def test_when_all_words_are_blocked_the_end_is_not():
     logp = no_repeat(1)(torch.zeros(1, 1, 4), torch.tensor([[[3, 2]]]))
     assert logp.tolist() == [[[0.0, 0.0, BLOCKED, BLOCKED]]]

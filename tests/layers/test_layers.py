@@ -29,6 +29,7 @@ from dynconv.layers import (
 from dynconv.layers.convolution import same_kernel
 from dynconv.layers.history import History
 from dynconv.layers.projection import zero_padding
+from dynconv.layers.state import check_steppable
 from dynconv.models import mixers
 from dynconv.models.mixers import MIXERS, build_mixer, register_mixer
 
@@ -190,7 +191,7 @@ class Conv(torch.nn.Module):
 
     def __init__(self, causal, fault):
         super().__init__()
-        self.pad_left, self.fault = 2 if causal else 1, fault
+        self.causal, self.pad_left, self.fault = causal, 2 if causal else 1, fault
         self.weight = torch.nn.Parameter(torch.randn(1, 3))
         self.linear = torch.nn.Linear(C, C)
 
@@ -199,6 +200,8 @@ class Conv(torch.nn.Module):
         return ops.light_conv(x, self.weight.to(x.dtype), pad_left=self.pad_left)
 
     def step(self, x, state=None):
+        if self.fault != "bidirectional":
+            check_steppable(self, self.causal, x)
         x = self.linear(x)
         state = History.append(state, x, 1 if self.fault == "history" else 2)
         weight = self.weight if self.fault == "dtype" else self.weight.to(x.dtype)
@@ -208,13 +211,14 @@ class Conv(torch.nn.Module):
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
+        ("bidirectional", r"step cannot look ahead as forward does: begin it with check_steppable"),
         ("history", r"ValueError: 3 taps need 2 earlier positions: History\.append"),
         ("dtype", "under autocast: TypeError: past is torch.bfloat16, weight torch.float32"),
     ],
 )
 def test_a_broken_step_of_a_convolution_is_caught(fault, words):
     check_mixer(lambda causal: Conv(causal, "none"), C)
-    with pytest.raises(AssertionError, match=f"^Conv with causal=True: {words}"):
+    with pytest.raises(AssertionError, match=f"^Conv with causal=(True|False): {words}"):
         check_mixer(lambda causal: Conv(causal, fault), C)
 
 
@@ -247,6 +251,8 @@ class PreviousToken(torch.nn.Module):
         return y[..., 1:] if self.fault == "shape" else y
 
     def step(self, x, state=None):
+        if self.fault != "nothing":
+            check_steppable(self, True, x)
         if state is None or self.fault == "step":
             state = Last(torch.zeros_like(x[:, :1]))
         y = torch.cat([state.token, x[:, :-1]], dim=1)
@@ -266,6 +272,7 @@ class PreviousToken(torch.nn.Module):
         ("right", "causal=False: real positions see padding on the right"),
         ("later", "causal=True: positions see later ones"),
         ("step", r"causal=True: steps of \[1, 1, 1.* differ from forward"),
+        ("nothing", "causal=True: step accepts no position: begin it with check_steppable"),
         ("select", r"causal=True: a step from selected rows of the state"),
         ("in place", "causal=True: a step changes the state that it is given"),
         ("detached", "causal=False: x gets no gradient$"),
@@ -360,6 +367,12 @@ def test_a_mixer_of_unknown_size_is_refused():
     words = "mixer new: size_key 'kernel' is not known; did you mean kernel_size"
     with pytest.raises(ValueError, match=words):
         register_mixer("new", size_key="kernel")
+    assert "new" not in MIXERS
+
+
+def test_options_of_a_mixer_are_not_one_string():
+    with pytest.raises(TypeError, match="mixer new: options 'heads' must be a list of names"):
+        register_mixer("new", options="heads")
     assert "new" not in MIXERS
 
 

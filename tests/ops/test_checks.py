@@ -97,6 +97,7 @@ def test_weight_dtype_device_taps_and_padding(axes):
     for pad_left in (-1, 3):
         words = rf"pad_left {pad_left} lies outside \[0, 2\]"
         refused(ValueError, words, check_conv, X, weight, pad_left, axes)
+    refused(TypeError, "pad_left 1.5 must be an integer", check_conv, X, weight, 1.5, axes)
 
 
 def test_offsets_may_be_wider_than_half_precision():
@@ -127,8 +128,8 @@ L, R = OFFSETS, OFFSETS
     [
         (L, R, -1, 2, "max_left -1 and max_right 2 must not be negative"),
         (L, R, 2, -3, "max_left 2 and max_right -3 must not be negative"),
-        (L, None, 2, 1, "right must be None exactly when max_right, here 1, is 0"),
-        (L, R, 2, 0, "right must be None exactly when max_right, here 0, is 0"),
+        (L, None, 2, 1, "max_right 1 needs right"),
+        (L, R, 2, 0, "max_right is 0: leave out right"),
         (L[0], R, 2, 2, r"left \(5, 3\) does not fit x \(2, 5, 6\): left is \(B, T, H\)"),
         (L, R[:1], 2, 2, r"right \(1, 5, 3\) does not fit x \(2, 5, 6\): right is \(B, T, H\)"),
         (L[..., 0], None, 2, 0, r"left \(2, 5\) does not fit"),
@@ -142,6 +143,12 @@ L, R = OFFSETS, OFFSETS
 )
 def test_offsets_and_reaches(left, right, max_left, max_right, words):
     refused(ValueError, words, check_talk, X, left, right, max_left, max_right)
+
+
+def test_an_offset_that_is_no_tensor():
+    words = "left is of type NoneType: give a torch.Tensor"
+    refused(TypeError, words, check_talk, X, None, None, 0, 0)
+    refused(TypeError, words, check_talk, X, None, R, 2, 2)
 
 
 def test_offsets_of_two_dtypes():

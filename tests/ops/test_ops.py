@@ -478,3 +478,11 @@ def test_kernels_refuse_the_transforms_of_torch_func(name):
         func.vmap(call)(*(z[None] for z in inputs))
     with pytest.raises(NotImplementedError, match=words), forward_ad.dual_level():
         call(*inputs)
+
+
+@pytest.mark.parametrize("impl", [None, ["native"]], ids=str)
+def test_an_impl_that_is_no_name_is_refused(impl):
+    with pytest.raises(
+        ValueError, match="^cumulative_mean has no implementation .*: choose one of"
+    ):
+        ops.cumulative_mean(torch.zeros(1, 2, 3), impl=impl)

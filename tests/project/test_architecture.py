@@ -103,6 +103,13 @@ def test_the_beginning_of_a_name_keeps_its_promise():
     assert not broken
 
 
+def test_a_noun_is_repeated_and_no_function_of_a_module_is_hidden():
+    """Two rules of CONTRIBUTING.md."""
+    for path in (ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "dynconv").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"\b(that|those)\s+of\b|^(def|class) _(?!_)", text, re.MULTILINE), path
+
+
 def imports(path: Path) -> set[str]:
     """Return the rooms of dynconv that a file imports anywhere in it, but for type checkers."""
     rooms, tree = set(), ast.parse(path.read_text(encoding="utf-8"))

@@ -11,6 +11,7 @@ from torch import nn
 from dynconv.config import DataConfig, DecodeConfig, LanguageModelConfig, StackConfig
 from dynconv.models import build
 from dynconv.tasks import Task, Translation, task_of
+from dynconv.tasks.translation import describe_search
 from dynconv.text import PreparedCorpus, Vocabularies, collate, encode_corpus
 from dynconv.train.update import BatchLoss
 
@@ -86,3 +87,11 @@ def test_padding_does_not_reach_the_loss(recipe):
     with torch.no_grad():
         apart = [loss_module(collate([pair])).item() for pair in (short, long)]
         assert loss_module(collate([short, long])).item() == pytest.approx(sum(apart), rel=1e-5)
+
+
+def test_the_summary_names_each_setting_of_the_search_that_is_set():
+    assert describe_search(DecodeConfig()) == "beam 5, length penalty 1"
+    changed = DecodeConfig(beam=4, lenpen=0.6, stepwise=True, no_repeat_ngram_size=3, min_tokens=30)
+    assert describe_search(changed) == (
+        "beam 4, length penalty 0.6, stepwise true, min_tokens 30, no_repeat_ngram_size 3"
+    )

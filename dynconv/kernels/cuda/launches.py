@@ -288,7 +288,7 @@ def cumulative_mean_backward(g: Array) -> LaunchPlan:
 
 
 def plan_mean(x: Array, names: tuple[str, str], backward: bool) -> LaunchPlan:
-    """Plan the means of x or, backward, x's gradient; `names` are those of input and output."""
+    """Plan the means of x or, backward, x's gradient; `names` name input and output."""
     B, T, C = x.shape
     read, written = names
     V = vector_width(C, 4, x)

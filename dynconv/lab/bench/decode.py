@@ -83,7 +83,7 @@ def bench_decode(
 
 
 def decode_overrides(recipe: Recipe) -> list[str]:
-    """Return the overrides with which a model of any recipe translates as it does by this one."""
+    """Return the decode settings of a recipe as overrides, to repeat them with any model."""
     unused = find_unused(recipe)
     return [
         f"decode.{name}={as_override(getattr(recipe.decode, name))}"

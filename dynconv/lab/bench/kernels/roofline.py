@@ -22,9 +22,12 @@ compute the complements of the shares.
 
 TaLK's 2 addresses assume that the compiler knows the width; otherwise a position takes 39. Outside
 the loop, the windows take 4 instructions per position and head, and the rows before a stretch 14
-each. Weights of the four rows, instead of differences, would take 33 in the loop, but the bytes
-take seven times as long anyway. Rounding errors would grow, as emulated in float32: by half in
-windows of up to 3 tokens, by 5% in windows of up to 31.
+each.
+
+We rejected a variant of TaLK that weights the rows of a window instead of subtracting two sums. It
+would take 33 instructions in the loop, but the bytes take seven times as long anyway. As emulated
+in float32, its rounding errors are larger: by half in windows of up to 3 tokens, by 5% in windows
+of up to 31.
 """
 
 from collections.abc import Mapping, Sequence
