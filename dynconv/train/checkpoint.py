@@ -18,7 +18,7 @@ import io
 import math
 import os
 from pathlib import Path
-from typing import Any, NamedTuple, NotRequired
+from typing import Any, Literal, NamedTuple, NotRequired, get_args
 
 import torch
 from pydantic import ConfigDict
@@ -29,12 +29,7 @@ from dynconv.errors import UserError
 from dynconv.files import TEMPORARY, read_json
 from dynconv.schema import NonNegativeInt, Number, PositiveInt, validated_content
 from dynconv.tasks import Validation
-from dynconv.train.legacy import (
-    CheckpointFormat,
-    rename_meta,
-    rename_weights,
-    validations_in_log,
-)
+from dynconv.train.legacy import rename_meta, rename_weights, validations_in_log
 from dynconv.train.weights import Weights
 
 WEIGHTS = "model.safetensors"
@@ -44,6 +39,9 @@ RESTORE = "restore the file, or remove this checkpoint"
 """the remedy that errors in a checkpoint name"""
 AVERAGE = "average"
 """the name of the checkpoint with the averaged weights; the others are named by their updates"""
+CheckpointFormat = Literal["dynconv checkpoint 4"]
+FORMAT: CheckpointFormat = get_args(CheckpointFormat)[0]
+"""the format of checkpoints that are written today"""
 
 
 class ValidationRecord(TypedDict):
@@ -108,7 +106,7 @@ class Checkpoint(NamedTuple):
             tree = read_json(file, RESTORE)
         except FileNotFoundError:
             raise UserError(f"{path}: no checkpoint here (it has no {META})") from None
-        meta = validated_content(CheckpointMeta, rename_meta(tree), file, RESTORE)
+        meta = validated_content(CheckpointMeta, rename_meta(tree, FORMAT), file, RESTORE)
         if (meta["loss"] is None) != (meta["score"] is None):
             raise UserError(f"{file}: only one of loss and score is null: {RESTORE}")
         return cls(path, meta)

@@ -27,13 +27,13 @@ from dynconv.files import (
 from dynconv.tasks import Validation
 from dynconv.train.checkpoint import (
     AVERAGE,
+    FORMAT,
     META,
     STATE,
     WEIGHTS,
     Checkpoint,
     CheckpointMeta,
 )
-from dynconv.train.legacy import FORMAT
 from dynconv.train.run_directory import CHECKPOINTS, check_not_deleted
 from dynconv.train.weights import Weights
 

@@ -2,17 +2,13 @@
 
 import re
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from dynconv.config import TrainConfig
 from dynconv.errors import UserError
 from dynconv.tasks import Validation
 from dynconv.train.events import LOG, read_log
 from dynconv.train.weights import Weights
-
-CheckpointFormat = Literal["dynconv checkpoint 4"]
-FORMAT: CheckpointFormat = get_args(CheckpointFormat)[0]
-"""the format of checkpoints that are written today"""
 
 
 def is_unmarked_run(directory: Path) -> bool:
@@ -43,12 +39,15 @@ def validations_in_log(run: Path, update: int, config: TrainConfig) -> list[Vali
     return []
 
 
-def rename_meta(tree: Any) -> Any:
-    """Return the content of meta.json in today's format; format 3 called the position a place."""
+def rename_meta(tree: Any, today: str) -> Any:
+    """Return the content of meta.json in the format `today`; format 3 called the position a place.
+
+    Content in any other format is returned as it is.
+    """
     if not isinstance(tree, dict) or tree.get("format") != "dynconv checkpoint 3":
         return tree
     renamed = {"position" if key == "place" else key: value for key, value in tree.items()}
-    return renamed | {"format": FORMAT}
+    return renamed | {"format": today}
 
 
 def rename_weights(weights: Weights) -> Weights:

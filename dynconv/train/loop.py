@@ -144,7 +144,7 @@ def validate_checkpoint(session: Session, saver: CheckpointSaver, log: Log) -> N
     """Validate the newest checkpoint, add the scores to it, and delete older ones."""
     validation = validate(session)
     log.log_event("valid", session.progress.updates, **validation._asdict())
-    session.record(validation)
+    session.add_to_history(validation)
     saver.add_validation()
     # The other ranks wait here: within an update they would wait for train.timeout only.
     example = session.ranks.on_rank_zero(lambda: preview_output(session))

@@ -85,7 +85,7 @@ class Session:
         config = self.recipe.train
         return self.progress.updates >= config.updates or ends_early(config, self.history)
 
-    def record(self, validation: Validation) -> None:
+    def add_to_history(self, validation: Validation) -> None:
         """Add the validation that follows the updates so far."""
         self.history.append(validation)
         self.progress = self.progress._replace(validated=True)

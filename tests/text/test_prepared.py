@@ -17,7 +17,7 @@ import pytest
 
 from dynconv.errors import UserError
 from dynconv.text import Pairs, encode
-from dynconv.text.builders.prepare import prepare
+from dynconv.text.builders.prepare import prepare_corpus
 from dynconv.text.corpus import corpus_dir, load_parallel
 from dynconv.text.encode import encode_corpus
 from dynconv.text.lines import stream_parallel
@@ -211,7 +211,9 @@ def test_a_corpus_named_like_a_shipped_one_is_prepared_under_its_path(
     """The name alone would mean the shipped one."""
     monkeypatch.chdir(tmp_path)
     for name in ("mine", "libreoffice-de-en"):
-        line = prepare(str(corpus), ["de", "en"], [300], None, raw=None, reuse=None, out=Path(name))
+        line = prepare_corpus(
+            str(corpus), ["de", "en"], [300], None, raw=None, reuse=None, out=Path(name)
+        )
         directory = re.search(r"data\.corpus=(\S+)", line)[1]
         assert corpus_dir(directory).samefile(name)
 

@@ -16,9 +16,8 @@ from dynconv.errors import UserError
 from dynconv.files import claim
 from dynconv.models import build
 from dynconv.train import checkpoint_store, load_model, loop, train
-from dynconv.train.checkpoint import Checkpoint
+from dynconv.train.checkpoint import FORMAT, Checkpoint
 from dynconv.train.checkpoint_store import CheckpointStore
-from dynconv.train.legacy import FORMAT
 from dynconv.train.saving import copy_state
 from dynconv.train.weights import named_weights
 

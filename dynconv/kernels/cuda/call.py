@@ -56,7 +56,7 @@ def needs_copy(name: str, z: Array) -> bool:
     return LAYOUTS[name](tensor) is not tensor
 
 
-def prepare(plan: LaunchPlan, inputs: dict[str, Array]) -> PreparedPlan:
+def prepare_plan(plan: LaunchPlan, inputs: dict[str, Array]) -> PreparedPlan:
     """Prepare a plan for input tensors of these names."""
     arrays = plan.outputs | plan.scratch
     places = {name: i for i, name in enumerate((*inputs, *arrays))}
@@ -92,7 +92,7 @@ def plan_runner(make_plan: Callable[..., LaunchPlan]) -> Callable:
         inputs = {name: array_of(key) for name, key in named.items() if key and name in LAYOUTS}
         if any(needs_copy(name, z) for name, z in inputs.items()):
             return None
-        return prepare(make_plan(**named | inputs), inputs)
+        return prepare_plan(make_plan(**named | inputs), inputs)
 
     def method(self, *arguments):
         tensors: list[Tensor] = []

@@ -16,7 +16,7 @@ from dynconv.text.vocabulary import Vocabularies
 from dynconv.yaml12 import as_override
 
 
-def prepare(
+def prepare_corpus(
     corpus: str,
     languages: Sequence[str] | None,
     vocab_size: Sequence[int] | None,
