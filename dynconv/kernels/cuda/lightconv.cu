@@ -7,8 +7,8 @@
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
 // that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s (on tensor cores at 500, those with
 // zeros included), the traffic with L1 and shared memory at 132 x 1.98 GHz x 128 bytes, the
-// instructions of the loop over rows, or tiles, at four a cycle. `dynconv bench kernels --predict` has
-// the rest.
+// instructions of the loop over rows, or tiles, at four a cycle. `dynconv bench kernels --predict`
+// has the rest.
 //
 //                              bytes  operations  shared   issue  expected  measured
 //   K = 31  float32   forward   19.1         10.6     8.2    10.9      24.9  not measured
