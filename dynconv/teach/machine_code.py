@@ -50,8 +50,8 @@ CALLS = {
 }
 """functions that kernels call, each in a string of its own"""
 TAKEN = {
-    "dynamic_dry": {0x360: 1, 0x430: 1, 0x1370: 1, 0x1EF0: 1, 0x2640: 8},
-    "dynamic_fused": {0x360: 1, 0x430: 1, 0x14F0: 1, 0x16C0: 1, 0x3130: 1, 0x3880: 8},
+    "dynamic_dry": {0x360: 1, 0x430: 1, 0x1390: 1, 0x1F90: 1, 0x26E0: 8},
+    "dynamic_fused": {0x360: 1, 0x430: 1, 0x1510: 1, 0x16E0: 1, 0x31B0: 1, 0x3900: 8},
 }
 """branches that a warp takes in the middle of a sentence, with K = 31 and R = 64: address, times
 
