@@ -53,8 +53,8 @@ CALLS = {
 TAKEN = {
     # The first loop takes two of a lane's ten zeros. The reciprocal is the fast one, and there are
     # draws. Two of the 38 words come singly, the others in nine turns.
-    "dynamic_dry": {0x360: 1, 0x430: 1, 0x1370: 1, 0x1EF0: 1, 0x2640: 8},
-    "dynamic_fused": {0x360: 1, 0x430: 1, 0x14F0: 1, 0x16C0: 1, 0x3130: 1, 0x3880: 8},
+    "dynamic_dry": {0x360: 1, 0x430: 1, 0x1390: 1, 0x1F90: 1, 0x26E0: 8},
+    "dynamic_fused": {0x360: 1, 0x430: 1, 0x1510: 1, 0x16E0: 1, 0x31B0: 1, 0x3900: 8},
     # Two heads, each with a tap per lane, and three turns of eight rows.
     "light_conv<float, 4, false>": {
         **{0x1060: 2, 0x15C0: 2, 0x1650: 2, 0x1CC0: 1},
