@@ -44,7 +44,7 @@ def normalizers() -> dict[str, Any]:
     names["DynamicConv"] = Released
     numbers["default weights"] = {
         kind: {
-            "ratio": round(fresh(f)[0].mean().item(), 3),
+            "share": round(fresh(f)[1], 4),
             "bits": [bits(f, seed=seed) for seed in range(2)],
         }
         for kind, f in ten.items()
