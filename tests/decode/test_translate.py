@@ -7,9 +7,11 @@ import torch
 from helpers.translators import model_of, six_positions
 
 from dynconv.config import DecodeConfig
+from dynconv.config.recipe import BEAM_OPTIONS
 from dynconv.decode import beam_search, translate
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.stepper import IncrementalStepper
+from dynconv.decode.translating import make_search
 from dynconv.errors import DivergedError
 from dynconv.text import EOS, Vocabularies, Vocabulary, pad
 
@@ -87,6 +89,31 @@ def test_translate_obeys_the_recipe(vocabularies, change):
     found = beam_search(model, *pad(vocabularies.source.encode(lines), after=1), **options)
     assert changed == [vocabularies.target.decode(h[0].tokens) for h in found]
     assert changed != plain
+
+
+CHANGED = {
+    "beam": 1,
+    "lenpen": 0.0,
+    "stepwise": True,
+    "min_tokens": 31,
+    "max_tokens": 3,
+    "no_repeat_ngram_size": 1,
+}
+"""values that differ from the defaults and, for the length penalty, from 2"""
+
+
+@pytest.mark.parametrize("name", BEAM_OPTIONS)
+def test_each_option_of_the_search_changes_an_output_or_a_score(vocabularies, name):
+    model = model_of("dynamic", 300)
+    model.output.weight.data *= 5  # sure of itself, it repeats words
+    model.output.weight.data[EOS] *= 3  # and ends
+    lines = ["neun und zwanzig", "ein und dreißig", "zwei und vierzig, drei und siebzig"]
+    source, pad_mask = pad(vocabularies.source.encode(lines), after=1)
+    plain, changed = (
+        make_search(model, DecodeConfig(**options), IncrementalStepper)(source, pad_mask)
+        for options in ({"lenpen": 2.0}, {"lenpen": 2.0, name: CHANGED[name]})
+    )
+    assert [best for best, *_ in changed] != [best for best, *_ in plain]
 
 
 @pytest.mark.parametrize("stepwise", [False, True])
