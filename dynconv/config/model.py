@@ -3,10 +3,11 @@
 Every class checks the ranges of its entries, even if a program constructs it directly.
 """
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from dynconv.choices import DEFAULT_ARCHITECTURE, Normalization
 from dynconv.config.stack import ConvStackConfig, StackConfig, per_layer
@@ -41,6 +42,14 @@ class ModelConfigBase(ABC):
     @abstractmethod
     def find_unused(self) -> dict[str, str]:
         """Return the entries that have no effect in this model, each with the reason."""
+
+    @abstractmethod
+    def narrowed(self, channels: int, types: int) -> Self:
+        """Return a model with the same layers, but about so many channels and so many types."""
+
+    def with_types(self, types: int) -> Any:
+        """Return this number as `vocab_size`, once or for each side as it is here."""
+        return types if isinstance(self.vocab_size, int) else (types, types)
 
 
 @checked_dataclass
@@ -103,6 +112,17 @@ class MixerModelConfig(ModelConfigBase):
         """Return the options that no mixer reads, with the reason."""
         unused = [name for name in OPTIONS if name not in self.used_options]
         return dict.fromkeys(unused, "no mixer of this model reads it")
+
+    def narrowed(self, channels: int, types: int, **others: Any) -> Self:
+        """Return a narrow model, in which `others` are replaced, too."""
+        return replace(
+            self,
+            vocab_size=self.with_types(types),
+            channels=channels,
+            ffn=channels,
+            heads=channels if self.heads == self.channels else math.gcd(self.heads, 4),
+            **others,
+        )
 
 
 OPTIONS = tuple(
@@ -182,6 +202,17 @@ class ConvS2SConfig(ModelConfigBase):
     def find_unused(self) -> dict[str, str]:
         return {"max_positions": "model.positions is none"} if self.positions == "none" else {}
 
+    def narrowed(self, channels: int, types: int) -> Self:
+        return replace(
+            self,
+            vocab_size=self.with_types(types),
+            embedding=channels,
+            output=None,
+            encoder=self.encoder.scaled(channels, self.embedding),
+            decoder=self.decoder.scaled(channels, self.embedding),
+            max_positions=1024,
+        )
+
 
 @checked_dataclass
 class LanguageModelConfig(MixerModelConfig):
@@ -243,6 +274,13 @@ class LanguageModelConfig(MixerModelConfig):
         if self.band_widths is not None or not self.cutoffs:
             unused["div_value"] = "it is for models with cutoffs and without band_widths"
         return unused
+
+    def narrowed(self, channels: int, types: int, **others: Any) -> Self:
+        bands = len(self.cutoffs) + 1
+        cutoffs = tuple(types * i // bands for i in range(1, bands))
+        widths = self.band_widths and tuple(channels // 2**i for i in range(bands))
+        of_bands = {"cutoffs": cutoffs, "band_widths": widths, "div_value": 2}
+        return super().narrowed(channels, types, **of_bands, **others)
 
     @property
     def band_edges(self) -> tuple[int, ...]:

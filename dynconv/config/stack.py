@@ -1,6 +1,7 @@
 """The layers of an encoder or a decoder, as the section `model` of a recipe describes them."""
 
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator
 
@@ -112,3 +113,8 @@ class ConvStackConfig:
         names = ("channels", "kernel_size", "residual")
         lists = (per_layer(name, getattr(self, name), self.layers) for name in names)
         return list(zip(*lists, strict=True))
+
+    def scaled(self, numerator: int, denominator: int) -> Self:
+        """Return the stack with every layer's channels multiplied by a fraction, at least 1."""
+        scaled = (max(1, own * numerator // denominator) for own, *_ in self.each_layer())
+        return replace(self, channels=tuple(scaled))

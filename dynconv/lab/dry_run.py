@@ -4,22 +4,13 @@ The copy has all layers, mixers, kernel widths and switches of the recipe, but f
 vocabulary, and a few lines of a shipped corpus as its text.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import islice, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from dynconv.config import (
-    AnyModelConfig,
-    ConvS2SConfig,
-    ConvStackConfig,
-    DataConfig,
-    LanguageModelConfig,
-    Recipe,
-)
+from dynconv.config import DataConfig, Recipe
 from dynconv.errors import UserError
 from dynconv.models import count_parameters
 from dynconv.score.metric import METRICS
@@ -129,29 +120,5 @@ def narrow(recipe: Recipe) -> Recipe:
         context_window=min(recipe.decode.context_window, 16),
         dictionary=None,
     )
-    model = narrow_model(recipe.model)
+    model = recipe.model.narrowed(CHANNELS, TYPES)
     return replace(recipe, data=data, model=model, train=config, decode=decode, profile=False)
-
-
-def narrow_model(model: AnyModelConfig) -> AnyModelConfig:
-    """Return the same layers with about CHANNELS channels and TYPES types."""
-    types = TYPES if isinstance(model.vocab_size, int) else (TYPES, TYPES)
-    if isinstance(model, ConvS2SConfig):
-        thin = partial(narrow_stack, model.embedding)
-        stacks = {"encoder": thin(model.encoder), "decoder": thin(model.decoder)}
-        sizes = {"vocab_size": types, "embedding": CHANNELS, "output": None, "max_positions": 1024}
-        return replace(model, **sizes, **stacks)
-    heads = CHANNELS if model.heads == model.channels else math.gcd(model.heads, 4)
-    sizes = {"vocab_size": types, "channels": CHANNELS, "ffn": CHANNELS, "heads": heads}
-    if isinstance(model, LanguageModelConfig):
-        bands = len(model.cutoffs) + 1
-        cutoffs = tuple(TYPES * i // bands for i in range(1, bands))
-        widths = model.band_widths and tuple(CHANNELS // 2**i for i in range(bands))
-        return replace(model, cutoffs=cutoffs, band_widths=widths, div_value=2, **sizes)
-    return replace(model, **sizes)
-
-
-def narrow_stack(width: int, stack: ConvStackConfig) -> ConvStackConfig:
-    """Return the stack with its channels scaled down by CHANNELS / width."""
-    channels = [max(1, channels * CHANNELS // width) for channels, *_ in stack.each_layer()]
-    return replace(stack, channels=tuple(channels))
