@@ -94,18 +94,20 @@ def minutes(text: Path) -> int:
 
 @each_text
 def test_reading_takes_the_minutes_that_are_stated(text):
-    """200 words a minute and three seconds per line of code, without the solutions."""
+    """200 words a minute and three seconds per line of code, without the exercises."""
     words = code_lines = 0
-    inside = False
+    reading = True
     for cell in all_cells(text):
-        inside |= "{solution-start}" in cell.source
-        if not inside and cell.cell_type == "code":
-            code_lines += sum(bool(line.strip()) for line in cell.source.splitlines())
-        elif not inside:
-            words += len(re.sub(r"\$[^$]*\$", "x", cell.source).split())
-        inside &= "{solution-end}" not in cell.source
+        if cell.cell_type == "code":
+            lines = [line for line in cell.source.splitlines() if line.strip()]
+            code_lines += reading * len(lines)
+            continue
+        for part in re.split(r"^(## .+)$", re.sub(r"\$[^$]*\$", "x", cell.source), flags=re.M):
+            if part.startswith("## "):
+                reading = part != "## Exercises"
+            words += reading * len(part.split())
     read = words / 200 + code_lines * 3 / 60
-    assert abs(minutes(text) - read) <= 2, f"{words} words and {code_lines} lines: {read:.0f}"
+    assert abs(minutes(text) - read) <= 1, f"{words} words and {code_lines} lines: {read:.0f}"
 
 
 @each_lesson
