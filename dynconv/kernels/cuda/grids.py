@@ -94,16 +94,17 @@ class WarpGrid(Grid):
     chunk  taps in shared memory at a time, a multiple of TILE
     """
 
-    def __init__(self, arrays: Sequence[Array], H: int, K: int, *, fixed: int, per_tap: int = TILE,
-                 maximum: int = 4, more: int = 0, walks: int | None = None):  # fmt: skip
+    def __init__(self, arrays: Sequence[Array], H: int, K: int, *, per_head: int,
+                 per_tap: int = TILE, max_warps: int = 4, extra_positions: int = 0,
+                 walks: int | None = None):  # fmt: skip
         """Choose the sizes of the grid.
 
-        arrays   x or g or both, which are read V channels at a time
-        per_tap  elements of x's accumulator that each tap of a head takes in shared memory
-        fixed    further elements per head, whatever the number of taps
-        maximum  warps per block
-        more     positions per sentence beyond its T
-        walks    the number of walks over all sentences, if warps do not take single tiles
+        arrays           x or g or both, which are read V channels at a time
+        per_tap          elements of x's accumulator that each tap of a head takes in shared memory
+        per_head         further elements per head, whatever the number of taps
+        max_warps        the most warps of a block
+        extra_positions  positions per sentence beyond its T
+        walks            the number of walks over all sentences, if warps do not take single tiles
         """
         x = arrays[0]
         B, T, C = x.shape
@@ -112,16 +113,25 @@ class WarpGrid(Grid):
         heads = 32 // self.G
         # Bytes of one element in every head of a warp.
         element_bytes = heads * accumulator_dtype(x.dtype).itemsize
-        fit = (SHARED_BYTES // element_bytes - fixed) // (per_tap * TILE)
+        fit = (SHARED_BYTES // element_bytes - per_head) // (per_tap * TILE)
         self.chunk = min(-(-K // TILE), fit) * TILE
-        shared = element_bytes * (self.chunk * per_tap + fixed)
-        rows, count = (B, -(-(T + more) // TILE)) if walks is None else (1, walks)
+        shared = element_bytes * (self.chunk * per_tap + per_head)
+        # A block takes tiles of one sentence, or walks, which are over all sentences.
+        if walks is None:
+            sentences, count = B, -(-(T + extra_positions) // TILE)
+        else:
+            sentences, count = 1, walks
         groups = -(-H // heads)
+
+        def blocks(n: int) -> int:
+            """Return the number of blocks of n warps."""
+            return sentences * -(-count // n) * groups
+
         # Warps of a block share rows in the cache, but every multiprocessor should get a block.
-        n = max(1, min(maximum, count, SHARED_BYTES // shared))
-        while n > 1 and rows * -(-count // n) * groups < BLOCKS_PER_GPU:
+        n = max(1, min(max_warps, count, SHARED_BYTES // shared))
+        while n > 1 and blocks(n) < BLOCKS_PER_GPU:
             n //= 2
-        super().__init__(x, V, rows * -(-count // n) * groups, (32, n), n * shared)
+        super().__init__(x, V, blocks(n), (32, n), n * shared)
 
 
 class BandGrid(Grid):

@@ -63,8 +63,8 @@ def plan_convolution(
         arguments = *names, T, C, H, K, pad, grid.walk, *outer_strides(x), *of_weight
         launch = grid.make_launch(source, f"{kernel}_band", arguments, grid.D, flipped)
     else:
-        light = {"maximum": 8, "per_tap": 1, "fixed": 1}
-        warps = WarpGrid([x], H, K, **({"fixed": beyond_taps(x)} if of_weight else light))
+        light = {"max_warps": 8, "per_tap": 1, "per_head": 1}
+        warps = WarpGrid([x], H, K, **({"per_head": beyond_taps(x)} if of_weight else light))
         arguments = *names, T, C, H, K, pad, warps.G, warps.chunk, *outer_strides(x), *of_weight
         launch = warps.make_launch(source, kernel, arguments, flipped)
     return LaunchPlan({names[-1]: contiguous_like(x)}, (launch,))
@@ -79,7 +79,7 @@ def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) ->
         plan = light_gradients(g, x, shape, pad_left, with_input=False)
         assert plan is not None  # without dx the taps always fit
         return plan
-    warps = WarpGrid([g, x], H, K, fixed=beyond_taps(x))
+    warps = WarpGrid([g, x], H, K, per_head=beyond_taps(x))
     arguments = "g", "x", "dweight", T, C, H, K, pad_left, warps.chunk, *outer_strides(g, x)
     launch = warps.make_launch("dynamicconv.cu", "dynamic_weight_grad", arguments, warps.G)
     return LaunchPlan({"dweight": contiguous_array(shape, x.dtype)}, (launch,))
@@ -136,7 +136,9 @@ def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPla
 def dynamic_gradients(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPlan | None:
     """Plan dx and dweight together; None when the taps do not fit into shared memory."""
     (_, T, C), (H, K) = x.shape, weight.shape[2:]
-    warps = WarpGrid([g, x], H, K, per_tap=2 * TILE, fixed=2 * beyond_taps(x), more=K - 1)
+    warps = WarpGrid(
+        [g, x], H, K, per_tap=2 * TILE, per_head=2 * beyond_taps(x), extra_positions=K - 1
+    )
     if warps.chunk < K:
         return None
     arguments = (
@@ -175,8 +177,8 @@ def light_gradients(
     walk = walk_length(count * -(-H * G // 32), 16)  # long walks write fewer partial sums
     walks = -(-count // walk)
     # Each lane's sums and 16 bytes more, and the taps themselves and one more.
-    fixed = G * elements_per_load(x) + 1
-    warps = WarpGrid([g, x], H, K, per_tap=G + 1, fixed=fixed, walks=walks)
+    per_head = G * elements_per_load(x) + 1
+    warps = WarpGrid([g, x], H, K, per_tap=G + 1, per_head=per_head, walks=walks)
     if with_input and warps.chunk < K:
         return None
     weight, dx = ("weight", "dx") if with_input else (None, None)
@@ -199,7 +201,7 @@ def softmax_conv(
 ) -> LaunchPlan:
     """Plan DynamicConv of logits (B, T, H, K), with DropConnect if there is a seed int64 (1,)."""
     (_, T, C), (H, K) = x.shape, logits.shape[2:]
-    warps = WarpGrid([x], H, K, fixed=beyond_taps(x) + 2 * TILE)
+    warps = WarpGrid([x], H, K, per_head=beyond_taps(x) + 2 * TILE)
     arguments = (
         "x", "logits", seed and "seed", "out", T, C, H, K, pad_left, warps.G, warps.chunk,
         *dropconnect_arguments(dropout), *outer_strides(x, logits),
@@ -216,8 +218,8 @@ def softmax_conv_backward(
     """Plan the gradients of x and of the logits."""
     (B, T, C), (H, K) = x.shape, logits.shape[2:]
     source, dropped, mask = "softmaxconv.cu", seed and "seed", dropconnect_arguments(dropout)
-    for_logits = WarpGrid([g, x], H, K, fixed=beyond_taps(x) + 3 * TILE)
-    for_input = WarpGrid([g, x], H, K, fixed=beyond_taps(x))
+    for_logits = WarpGrid([g, x], H, K, per_head=beyond_taps(x) + 3 * TILE)
+    for_input = WarpGrid([g, x], H, K, per_head=beyond_taps(x))
     logits_grad = (
         "g", "x", "logits", dropped, "dlogits", "scales", T, C, H, K, pad_left,
         for_logits.chunk, *mask, *outer_strides(g, x, logits),

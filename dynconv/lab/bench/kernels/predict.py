@@ -43,7 +43,7 @@ def kernel_resources(cases: Sequence[Case]) -> list[dict]:
                 products[kernel] = STEPS * least, STEPS
             elif launch.name in roofline.BANDS:
                 _, V, D, *_ = launch.template
-                tiles = 1 if "weight_grad" in launch.name else D
+                tiles = 1 if roofline.BANDS[launch.name].computes == "weight gradient" else D
                 products[kernel] = tiles * D * V, tiles  # in one turn of the loop
     rows = []
     for source, kernels in used.items():

@@ -33,7 +33,7 @@ of up to 31.
 from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -115,11 +115,23 @@ TILED = {
 COLUMNS = {"talk_conv": 3, "talk_grad": 4}
 """multiply-adds of each number, in kernels whose loops take STEPS positions in a turn"""
 
-BANDS = (
-    "light_conv_band", "dynamic_conv_band", "light_grad_band", "light_weight_grad_band",
-    "dynamic_weight_grad_band",
-)  # fmt: skip
-"""names of kernels on tensor cores, whose warps walk along tiles of BAND positions"""
+
+class Banded(NamedTuple):
+    """What a kernel on tensor cores does, whose warps walk along tiles of BAND positions."""
+
+    computes: Literal["convolution", "weight gradient", "both gradients"]
+    """a gradient of x is a convolution, too"""
+    dynamic: bool
+    """whether each position has a kernel of its own"""
+
+
+BANDS = {
+    "light_conv_band": Banded("convolution", dynamic=False),
+    "light_weight_grad_band": Banded("weight gradient", dynamic=False),
+    "light_grad_band": Banded("both gradients", dynamic=False),
+    "dynamic_conv_band": Banded("convolution", dynamic=True),
+    "dynamic_weight_grad_band": Banded("weight gradient", dynamic=True),
+}
 
 
 class BandWalk(NamedTuple):
@@ -135,8 +147,9 @@ def count_band_tiles(case: Case, launch: Launch) -> BandWalk:
     """Count the walks and tiles of a launch on tensor cores."""
     B, T, C, H = case.shape
     x = contiguous_array((B, T, C), case.dtype)
-    of_weights = "weight_grad" in launch.name
-    arrays = [x] * (1 if launch.name.endswith("conv_band") else 2)
+    computes = BANDS[launch.name].computes
+    of_weights = computes == "weight gradient"
+    arrays = [x] if computes == "convolution" else [x, x]
     grid = grids.tensor_core_grid(H, case.K, *arrays, whole_heads=of_weights)
     columns = H if of_weights else C // (8 * grid.V)
     return BandWalk(grid.walks * columns, B * -(-T // BAND) * columns, grid)
@@ -147,7 +160,7 @@ def tensor_core_operations(case: Case, launch: Launch) -> int:
     if launch.name not in BANDS:
         return 0
     B, T, C, _ = case.shape
-    gradients = 2 if launch.name == "light_grad_band" else 1
+    gradients = 2 if BANDS[launch.name].computes == "both gradients" else 1
     return (
         gradients * B * -(-T // BAND) * C * 2 * BAND * BAND * count_band_tiles(case, launch).grid.D
     )
@@ -156,19 +169,19 @@ def tensor_core_operations(case: Case, launch: Launch) -> int:
 def count_band_cycles(case: Case, launch: Launch) -> float:
     """Return `count_cycles` of a launch on tensor cores."""
     walks, tiles, grid = count_band_tiles(case, launch)
-    dynamic = launch.name.startswith("dynamic")
+    computes, dynamic = BANDS[launch.name]
     D = grid.D
     times = tiles if dynamic else walks  # how often a band or its sums cross shared memory
     rows = BAND * -(-case.K // 32)  # of up to 32 weights; in memory on two lines every other time
-    if "weight_grad" in launch.name:
+    if computes == "weight gradient":
         pieces = (1 + D) * BAND * (case.shape.C // case.shape.H) // (4 * grid.V)  # of 4 V channels
         return tiles * pieces + times * (8 * D + rows * (2.5 if dynamic else 1))
-    if dynamic and launch.template[3]:
+    if dynamic and launch.template[3]:  # whether the kernels are reversed
         rows = BAND * D // 2  # two columns at a time
     band = rows * (2.5 if dynamic else 2) + 4 * D  # written, and each block read in four phases
     # A row of x, up to 128 bytes, is a line; of the output 64 bytes are written at a time.
     tile, around = 3 * BAND, (D - 1) * BAND
-    if launch.name == "light_grad_band":
+    if computes == "both gradients":
         tile += 2 * BAND + 2 * D * grid.V  # 64 bytes of a row of x at a time; words transposed
         around += 8 * D + rows  # its sums
     return tiles * tile + walks * around + times * band
@@ -267,7 +280,9 @@ def issued_instructions(
         return B * -(-C // (32 * launch.template[1])) * positions * loop
     if launch.name in BANDS:
         walks, tiles, grid = count_band_tiles(case, launch)
-        if "weight_grad" in launch.name:  # a loop over 8 V channels, around it at most all the rest
+        if (
+            BANDS[launch.name].computes == "weight gradient"
+        ):  # a loop over 8 V channels, around it at most all the rest
             return tiles * (loop * case.shape.C // case.shape.H // (8 * grid.V) + around)
         return tiles * loop + walks * around
     _, taps, rows, columns, _ = count_tiles(case, launch)
