@@ -101,8 +101,8 @@ class TrainConfig:
     eps: NonNegative = 1e-8
     weight_decay: NonNegative = 0.0
     label_smoothing: Probability = 0.1
-    """the share of the target distribution that is spread evenly over the vocabulary; 0, also by
-    default, for a language model"""
+    """the probability that is taken from the right type and spread evenly over all others; 0, also
+    by default, for a language model"""
     clip_norm: Positive | None = None
     """maximum gradient norm, for the mean loss per token; null: no clipping"""
     validate_every: PositiveInt = 1000

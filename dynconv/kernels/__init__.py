@@ -2,8 +2,8 @@
 
 `torch_ops`, which is torch.ops.dynconv, lets PyTorch choose a kernel by the device of the tensors.
 `on_gpu` calls the CUDA kernels directly, because for a short kernel PyTorch's choice takes longer
-than the kernel itself. operators.py defines the operators and their gradients. Kernels are compiled
-at first use.
+than the kernel itself. torch_library.py defines the operators and their gradients. Kernels are
+compiled at first use.
 """
 
 from dynconv.kernels.cpu import call as _on_cpu  # noqa: F401  (importing them registers them)

@@ -65,7 +65,10 @@ class DenseConv(WindowConv):
 
 
 class LightConv(ProjectedMixer):
-    """Convolves with H normalised kernels, each shared by C / H channels (Wu et al., section 3).
+    """Projects, convolves with H normalised kernels, and projects (Wu et al., section 3).
+
+    Each kernel is shared by C / H channels. The projections have C x C weights each, with `glu` the
+    first one 2 C x C.
 
     DropConnect drops entries of the normalised kernels (H, K), with one mask for the whole batch.
     """
@@ -104,7 +107,11 @@ class LightConv(ProjectedMixer):
 
 
 class DepthwiseConv(LightConv):
-    """Convolves each channel with its own kernel, not normalised (Wu et al., Table 3)."""
+    """Projects, convolves each channel with its own kernel, and projects (Wu et al., Table 3).
+
+    The kernels are not normalised. Without the two projections it would be `nn.Conv1d` with
+    `groups=C`.
+    """
 
     def __init__(
         self,
@@ -132,11 +139,11 @@ class DepthwiseConv(LightConv):
 
 
 class DynamicConv(ProjectedMixer):
-    """Convolves with kernels (H, K) that each position predicts (Wu et al., section 4).
+    """Projects, convolves with kernels (H, K) that each position predicts, and projects.
 
-    The matrix W^Q (H K, C), without bias, predicts them from the input after projection, gate and
-    padding mask; row h K + j predicts tap j of head h. DropConnect drops each entry (b, t, h, j)
-    independently.
+    This is section 4 of Wu et al. The matrix W^Q (H K, C), without bias, predicts the kernels from
+    the input after projection, gate and padding mask; row h K + j predicts tap j of head h.
+    DropConnect drops each entry (b, t, h, j) independently.
     """
 
     def __init__(

@@ -195,22 +195,22 @@ class ConvS2S(Translator):
         z = torch.lerp(z.detach(), z, self.gradient_share)  # the same z with a smaller gradient
         return KeyedMemory(z, (z + e) * SQRT_HALF, pad_mask)
 
-    def hidden_states(self, target: Tensor, memory: KeyedMemory) -> Tensor:
-        return self._decode(target, memory).hidden
+    def hidden_states(self, prefix: Tensor, memory: KeyedMemory) -> Tensor:
+        return self._decode(prefix, memory).hidden
 
-    def attention(self, target: Tensor, memory: KeyedMemory) -> Tensor:
-        """Return each prefix's attention (B, T, S) to the source, averaged over the layers."""
-        return torch.stack(self._decode(target, memory).attention).mean(0)
+    def attention(self, prefix: Tensor, memory: KeyedMemory) -> Tensor:
+        """Return attention (B, T, S) of prefix (B, T) to the source, averaged over the layers."""
+        return torch.stack(self._decode(prefix, memory).attention).mean(0)
 
     def _decode(
         self,
-        target: Tensor,
+        tokens: Tensor,
         memory: KeyedMemory,
         start: int = 0,
         mixer_states: list[History | None] | None = None,
     ) -> StackOutput:
-        """Decode target tokens (B, T), the first of them at position `start`."""
-        g = self.target_embedding(target, start)
+        """Decode tokens (B, T) of the target, the first of them at position `start`."""
+        g = self.target_embedding(tokens, start)
         decoded = self.decoder(g, memory=memory, mixer_states=mixer_states)
         return decoded._replace(hidden=self.dropout(decoded.hidden))
 

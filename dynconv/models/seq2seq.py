@@ -54,8 +54,8 @@ class Seq2Seq(Translator):
             x = block(x, pad_mask)
         return Memory(self.encoder_norm(x), pad_mask)
 
-    def hidden_states(self, target: Tensor, memory: Memory) -> Tensor:
-        x = self.dropout(embed_tokens(self.target_embedding, target))
+    def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:
+        x = self.dropout(embed_tokens(self.target_embedding, prefix))
         for block, cache in zip(self.decoder, self._project(memory), strict=True):
             x = block(x, cross_inputs=(cache, memory.pad_mask))
         return self.decoder_norm(x)

@@ -9,10 +9,12 @@ from dynconv.models.decoder import DecoderState
 
 
 class Translator(nn.Module, ABC):
-    """Maps source (B, S) and target tokens (B, T) to logits (B, T, V).
+    """Maps tokens of source (B, S) and prefix (B, T) to logits (B, T, V).
+
+    The prefix is what the decoder reads: <eos>, then the target.
 
     `encode` reads the source once. Given what it returns, the memory, `hidden_states` decodes all
-    positions of a target at once, and `start` and `step` decode some at a time. The memory is a
+    positions of a prefix at once, and `start` and `step` decode some at a time. The memory is a
     NamedTuple of tensors with one row per sentence, or None in place of a tensor.
     """
 
@@ -26,8 +28,8 @@ class Translator(nn.Module, ABC):
         """Encode source (B, S) int64; pad_mask (B, S) bool is True at padding."""
 
     @abstractmethod
-    def hidden_states(self, target: Tensor, memory: Any) -> Tensor:
-        """Return hidden states (B, T, C) after each prefix of target (B, T), all at once."""
+    def hidden_states(self, prefix: Tensor, memory: Any) -> Tensor:
+        """Return hidden states (B, T, C) after each token of prefix (B, T), all at once."""
 
     @abstractmethod
     def start(self, memory: Any) -> DecoderState:
@@ -41,7 +43,7 @@ class Translator(nn.Module, ABC):
         """
 
     def forward(
-        self, source: Tensor, target: Tensor, source_pad_mask: Tensor | None = None
+        self, source: Tensor, prefix: Tensor, source_pad_mask: Tensor | None = None
     ) -> Tensor:
-        """Return logits (B, T, V) of the token after each prefix of `target`."""
-        return self.output(self.hidden_states(target, self.encode(source, source_pad_mask)))
+        """Return logits (B, T, V) of the token that follows each token of `prefix`."""
+        return self.output(self.hidden_states(prefix, self.encode(source, source_pad_mask)))

@@ -1,4 +1,5 @@
 """Runs that take minutes, with a lesson's own code, and confirm what the lesson shows by fewer.
 
-`python -m dynconv.teach.controls` writes their records, data/results/controls-*.json.
+`python -m dynconv.teach.controls` writes their records, data/results/controls-*.json,
+except controls-talk.json, which dynconv.teach.talk_drift writes.
 """
