@@ -428,7 +428,10 @@ X = torch.zeros(2, 4, 6)
         (lambda: ops.depthwise_conv(X, torch.zeros(3, 3), pad_left=1), "3 kernels for 6"),
         (lambda: ops.dynamic_conv(X, torch.zeros(3, 3), pad_left=1), "does not fit"),
         (lambda: ops.dynamic_conv(X, torch.zeros(2, 4, 4, 3), pad_left=1), "4 heads"),
-        (lambda: ops.talk_conv(X, X[..., :3], None, max_left=3, max_right=1), "max_right, here 1"),
+        (
+            lambda: ops.talk_conv(X, X[..., :3], None, max_left=3, max_right=1),
+            "max_right 1 needs right",
+        ),
         (lambda: ops.talk_conv(X, X[..., :3], None, max_left=-1, max_right=0), "max_left -1"),
         (lambda: ops.talk_conv(X, X[:1, :, :3], None, max_left=1, max_right=0), "left .* fit"),
         (lambda: ops.implementations("mean"), "'mean': there are depthwise_conv, light_conv"),
@@ -482,7 +485,6 @@ def test_kernels_refuse_the_transforms_of_torch_func(name):
 
 @pytest.mark.parametrize("impl", [None, ["native"]], ids=str)
 def test_an_impl_that_is_no_name_is_refused(impl):
-    with pytest.raises(
-        ValueError, match="^cumulative_mean has no implementation .*: choose one of"
-    ):
+    words = "^cumulative_mean has no implementation .*: (choose one of|did you mean native)"
+    with pytest.raises(ValueError, match=words):
         ops.cumulative_mean(torch.zeros(1, 2, 3), impl=impl)
