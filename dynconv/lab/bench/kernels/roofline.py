@@ -280,9 +280,8 @@ def issued_instructions(
         return B * -(-C // (32 * launch.template[1])) * positions * loop
     if launch.name in BANDS:
         walks, tiles, grid = count_band_tiles(case, launch)
-        if (
-            BANDS[launch.name].computes == "weight gradient"
-        ):  # a loop over 8 V channels, around it at most all the rest
+        if BANDS[launch.name].computes == "weight gradient":
+            # The loop is over 8 V channels, and around it is at most all the rest.
             return tiles * (loop * case.shape.C // case.shape.H // (8 * grid.V) + around)
         return tiles * loop + walks * around
     _, taps, rows, columns, _ = count_tiles(case, launch)
