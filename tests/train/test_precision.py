@@ -1,7 +1,9 @@
 """The precision that `train.precision: auto` stands for."""
 
 from dataclasses import replace
+from functools import partial
 from shutil import rmtree
+from time import sleep
 
 import pytest
 import torch
@@ -41,15 +43,16 @@ def test_a_resumed_run_keeps_the_precision_that_was_chosen(recipe, tmp_path, mon
 
 
 @pytest.mark.parametrize(("slow", "chosen"), [("float32", "bfloat16"), ("bfloat16", "float32")])
-def test_the_faster_precision_is_chosen(recipe, pairs, monkeypatch, slow, chosen):
-    from time import sleep
+def test_the_faster_precision_is_chosen(recipe, pairs, slow, chosen):
+    model, seen = build(recipe.model), []
 
-    from dynconv.train import precision as module
+    class Loss(BatchLoss):
+        def forward(self, batch):
+            sleep(0.05 if self.precision == slow else 0.001)
+            seen.append(self.precision)
+            return super().forward(batch)
 
-    def backward(loss_module, *_):
-        sleep(0.05 if loss_module.precision == slow else 0.001)
-        return [torch.zeros(())]
-
-    monkeypatch.setattr(module, "backward", backward)
-    model, cpu = build(recipe.model), torch.device("cpu")
-    assert choose_precision(model, Translation(recipe), pairs, cpu) == chosen
+    loss_in = partial(Loss, model, Translation(recipe))
+    assert choose_precision(recipe, pairs, loss_in, torch.device("cpu")) == chosen
+    assert seen == ["float32", "bfloat16"] * 6
+    assert all(parameter.grad is None for parameter in model.parameters())

@@ -24,7 +24,8 @@ from dynconv.train.events import read_log
 from dynconv.train.run_directory import folder_lock
 from dynconv.train.signals import catch_signals
 from dynconv.train.stopwatch import WARMUP_UPDATES, Stopwatch, format_seconds
-from dynconv.train.update import AUTOCAST_DTYPES, BatchLoss, backward
+from dynconv.train.precision import AUTOCAST_DTYPES
+from dynconv.train.update import BatchLoss, backward
 
 
 def with_train(recipe, **values):
