@@ -22,8 +22,8 @@ from dynconv.config.find import (
     split_row,
 )
 from dynconv.config.legacy import rename_settings, split_kernels, split_normalize
-from dynconv.config.model import MODEL_CONFIGS, LanguageModelConfig, Seq2SeqConfig
-from dynconv.config.recipe import LANGUAGE_DEFAULTS, PublishedScore, Recipe
+from dynconv.config.model import MODEL_CONFIGS, AnyModelConfig, Seq2SeqConfig
+from dynconv.config.recipe import PublishedScore, Recipe
 from dynconv.config.sizes import drop_inherited_sizes
 from dynconv.config.tree import Tree, flatten, merge, parse_overrides
 from dynconv.config.unused import find_unused
@@ -205,9 +205,8 @@ def merge_overlays(overlays: Sequence[Tree]) -> Tree:
 def build_recipe(tree: Tree, where: str) -> Recipe:
     """Turn a tree into a recipe and check every entry; `where` begins an error message."""
     schema = {field.name: field.type for field in fields(Recipe)}
-    schema["model"] = model_class(tree.get("model"), where)
-    if schema["model"] is LanguageModelConfig:
-        tree = merge(LANGUAGE_DEFAULTS, tree)
+    schema["model"] = model = model_class(tree.get("model"), where)
+    tree = merge(model.recipe_defaults, tree)
     sections = {
         name: validated(schema[name], value, where, name) if name in schema else value
         for name, value in tree.items()
@@ -215,7 +214,7 @@ def build_recipe(tree: Tree, where: str) -> Recipe:
     return validated(Recipe, sections, where)
 
 
-def model_class(tree: Any, where: str) -> type:
+def model_class(tree: Any, where: str) -> type[AnyModelConfig]:
     """Return the class of the section `model`, chosen by `architecture`."""
     name = tree.get("architecture") if isinstance(tree, dict) else None
     if name is None:
