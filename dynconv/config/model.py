@@ -26,6 +26,10 @@ class ModelConfigBase(ABC):
     """What every class of the section `model` tells the rest of the recipe about itself."""
 
     vocab_size: Any
+    translates: ClassVar[bool] = True
+    """whether the model turns a source into a target; a language model continues a text"""
+    recipe_defaults: ClassVar[dict[str, Any]] = {}
+    """what a recipe of this model says where it states nothing else"""
     shows_attention: ClassVar[bool] = False
     """whether decoding can tell which source token an output attends to most"""
 
@@ -221,6 +225,8 @@ class LanguageModelConfig(MixerModelConfig):
     Wu et al. 2019, section 5.3; Baevski and Auli 2019.
     """
 
+    translates = False
+    recipe_defaults = {"train": {"label_smoothing": 0.0}, "metric": "perplexity"}
     architecture: Literal["language-model"] = "language-model"
     vocab_size: VocabSize = 267736
     """types, the special ones included, in order of their frequency"""

@@ -22,7 +22,6 @@ from dynconv.lab.gpu_memory import ATTENTION_FLOPS, AllocationTracker, gpu_memor
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import task_of
-from dynconv.text import Batch
 from dynconv.train.update import BatchLoss
 
 GB = 1e9
@@ -172,9 +171,9 @@ def fake_batch(
         # Gradients exist in all but the first batch of an update, and with DDP even then.
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
-        loss_module = BatchLoss(model, task_of(recipe), precision)
-        ids = torch.zeros(shape, dtype=torch.int64)
-        batch = Batch.unpadded(ids[:, :0] if recipe.is_language_model else ids, ids)
+        task = task_of(recipe)
+        loss_module = BatchLoss(model, task, precision)
+        batch = task.unpadded_batch(torch.zeros(shape, dtype=torch.int64))
         yield lambda: loss_module(batch), live
 
 

@@ -15,9 +15,9 @@ from dynconv.config import (
     list_differences,
     load_experiment,
     load_recipe,
+    recipe_names,
     require_recipe,
 )
-from dynconv.config.find import recipe_names
 from dynconv.errors import UserError
 from dynconv.schema_errors import entry_keys
 

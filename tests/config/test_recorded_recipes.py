@@ -13,8 +13,7 @@ import torch
 from conftest import ROOT
 
 from dynconv import config
-from dynconv.config import Experiment, ExperimentRow, Recipe
-from dynconv.config.find import recipe_names
+from dynconv.config import Experiment, ExperimentRow, Recipe, recipe_names
 from dynconv.models import build
 
 RECORD = json.loads((ROOT / "tests/config/recorded_recipes.json").read_text(encoding="utf-8"))

@@ -27,7 +27,7 @@ from dynconv.config import (
     run_name,
     shipped_experiments,
 )
-from dynconv.config.find import read_comment
+from dynconv.config.load import read_comment
 from dynconv.errors import UserError
 from dynconv.lab import ledger, sweep
 from dynconv.lab.experiment import run, table
