@@ -20,6 +20,8 @@ COLORS = {
     "ssm": "#8fc479",  # green
     "retention": "#45cdfc",  # sky blue
     "selective": "#000000",  # black
+    "convs2s": "#b175a5",  # mauve
+    "hybrid": "#cc00aa",  # magenta: attention above another mixer
 }
 
 NAMES = {

@@ -38,7 +38,7 @@ def draw_recall(numbers: dict[str, Any]) -> plt.Figure:
     figure, axes = plt.subplots(3, 3, figsize=(style.PHONE, 4.4), sharex=True, sharey=True)
     for ax, (stack, results) in zip(axes.flat, stacks.items(), strict=True):
         lower, upper = stack.split("+")
-        color = style.COLORS.get(lower, "black")
+        color = style.COLORS[lower if lower == upper else "hybrid"]
         name, above = (style.NAMES.get(mixer, mixer) for mixer in (lower, upper))
         pairs = [result["pairs"] for result in results]
         ax.plot(pairs, [mean(result["accuracy"]) for result in results], color=color)
