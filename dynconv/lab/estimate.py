@@ -1,4 +1,4 @@
-"""`dynconv estimate`: works out the parameters, memory, updates and hours of a training run.
+"""`dynconv estimate`: computes the parameters, memory, updates and hours of a training run.
 
 To estimate the memory on one GPU, one batch runs forward and backward on fake tensors
 (gpu_memory.py). This needs no GPU.
