@@ -2,7 +2,7 @@
 # make test      check everything, one process per core
 # make book      the lessons as pages, in book/_build/html; make serve shows them;
 #                LINKS=--links checks the addresses in them instead
-# make lab       the lessons in JupyterLab
+# make jupyter   the lessons in JupyterLab
 # make lessons   run those whose text has changed, and store their outputs
 # make map       the tables of modules at the end of ARCHITECTURE.md, from the docstrings
 # make student   the lessons without solutions, in student/, to work in; it says how to open them
@@ -16,7 +16,7 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test book serve lab lessons map student clean .venv
+.PHONY: demo test book serve jupyter lessons map student clean .venv
 
 demo: .venv
 	.venv/bin/dynconv train help-de-en-dynamic --run runs/demo
@@ -37,8 +37,8 @@ book: .venv
 serve: book
 	.venv/bin/python -m http.server --bind 127.0.0.1 --directory book/_build/html
 
-lab: .venv
-	.venv/bin/python book/_lab/lab.py
+jupyter: .venv
+	.venv/bin/python book/_jupyter/lab.py
 
 lessons: .venv
 	.venv/bin/python -m dynconv.teach.lessons run

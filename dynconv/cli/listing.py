@@ -3,9 +3,8 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from dynconv.config.find import load_experiments, read_comment, recipe_names, require_recipe
-from dynconv.config.load import load_recipe
-from dynconv.config.recipe import Recipe
+from dynconv.config import Recipe, load_recipe, recipe_names, require_recipe
+from dynconv.config.load import load_experiments, read_comment
 from dynconv.table import align
 
 WIDTH = 140

@@ -7,6 +7,9 @@ from dynconv.cli.options import add_command, parse_path
 
 def add_parser(subparsers) -> None:
     """Add `dynconv score`."""
+    from dynconv.score.metric import METRICS
+
+    names = (f"{name} ({metric.note})" if metric.note else name for name, metric in METRICS.items())
     parser = add_command(subparsers, "score", run)
     parser.add_argument(
         "hypotheses",
@@ -27,9 +30,8 @@ def add_parser(subparsers) -> None:
         dest="metrics",
         action="append",
         metavar="NAME",
-        help="a metric that recipes can name: "
-        "bleu (with chrF), bleu-tokenized, bleu-split (as the papers on WMT En-De report it), "
-        "bleu-detokenized, rouge, rouge-75; give it several times for several (default: bleu)",
+        help=f"a metric that recipes can name: {', '.join(names)}; give it several times for "
+        "several (default: bleu)",
     )
     parser.add_argument(
         "--language",

@@ -26,6 +26,10 @@ class ModelConfigBase(ABC):
     """What every class of the section `model` tells the rest of the recipe about itself."""
 
     vocab_size: Any
+    translates: ClassVar[bool] = True
+    """whether the model turns a source into a target; a language model continues a text"""
+    recipe_defaults: ClassVar[dict[str, Any]] = {}
+    """what a recipe of this model says where it states nothing else"""
     shows_attention: ClassVar[bool] = False
     """whether decoding can tell which source token an output attends to most"""
 
@@ -73,14 +77,15 @@ class MixerModelConfig(ModelConfigBase):
     """whether to gate the input projection"""
     normalize: Normalization = "softmax"
     """the normalisation of a kernel"""
-    divide_by_reach: Flag = True
-    """whether TaLK divides a sum over a window by the length of the longest window"""
+    divide_by_max_length: Flag = True
+    """whether TaLK divides a sum over a window by the length of the longest window: 2 reach + 1, or
+    reach + 1 in a decoder"""
     norm: Literal["pre", "post"] = "post"
     activation: Literal["relu", "swish"] = "relu"
     dropout: Probability = 0.1
     attention_dropout: Probability = 0.0
     weight_dropout: Probability = 0.0
-    """DropConnect on normalised kernel weights, or dropout on the offsets of windows"""
+    """DropConnect on normalised kernel weights; in TaLK, which has none, dropout on the offsets"""
     input_dropout: Probability = 0.0
     """dropout before the input projection"""
 
@@ -221,6 +226,8 @@ class LanguageModelConfig(MixerModelConfig):
     Wu et al. 2019, section 5.3; Baevski and Auli 2019.
     """
 
+    translates = False
+    recipe_defaults = {"train": {"label_smoothing": 0.0}, "metric": "perplexity"}
     architecture: Literal["language-model"] = "language-model"
     vocab_size: VocabSize = 267736
     """types, the special ones included, in order of their frequency"""

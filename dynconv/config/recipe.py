@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from dynconv.choices import Precision, VocabularyKind
-from dynconv.config.model import AnyModelConfig, LanguageModelConfig, Seq2SeqConfig
+from dynconv.config.model import AnyModelConfig, Seq2SeqConfig
 from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.config.schedules import SCHEDULES
 from dynconv.errors import quoted
@@ -86,16 +86,16 @@ class TrainConfig:
     warmup: NonNegativeInt = 4000
     """updates in which the learning rate grows linearly from lr_start to lr"""
     schedule: ScheduleName = "inverse_sqrt"
-    """the learning rate after warm-up. inverse_sqrt: lr sqrt(warmup / u), or lr / sqrt(u) if warmup
-    is 0. cosine: half a cosine, which reaches lr_end after the last update. plateau: keep lr until
-    a validation loss fails to improve, then divide it by ten after every validation; stop below
-    lr_end"""
+    """the learning rate after warm-up. inverse_sqrt: lr sqrt(warmup / u) after u updates, or
+    lr / sqrt(u) if warmup is 0. cosine: half a cosine, which reaches lr_end after the last update.
+    plateau: keep lr until a validation loss fails to improve, then divide it by ten after every
+    validation; stop below lr_end"""
     lr_start: NonNegative = 1e-7
     """the learning rate at the beginning of warm-up"""
     lr_end: NonNegative = 1e-7
     """the final rate of cosine, and the rate at which plateau stops"""
-    optimizer: OptimizerName = "adam"
-    """the optimizer. adam: AdamW. nag: SGD with Nesterov momentum"""
+    optimizer: OptimizerName = "adamw"
+    """the optimizer. adamw: Adam with decoupled weight decay. nag: SGD with Nesterov momentum"""
     momentum: Momentum = 0.99
     betas: tuple[Probability, Probability] = (0.9, 0.98)
     eps: NonNegative = 1e-8
@@ -182,8 +182,6 @@ BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_tokens", "max_tokens", "no_re
 """entries of `decode` for beam search, which a language model does not use"""
 SEARCH_SETTINGS = (*BEAM_OPTIONS, "replace_unknown", "dictionary")
 """entries of `decode` on which a translator's outputs depend"""
-LANGUAGE_DEFAULTS = {"train": {"label_smoothing": 0.0}, "metric": "perplexity"}
-"""what a language model's recipe says where it states nothing else"""
 
 
 def check_min_tokens(config: DecodeConfig, positions: int | None) -> None:
@@ -228,11 +226,6 @@ class Recipe:
     ui.perfetto.dev)"""
 
     @property
-    def is_language_model(self) -> bool:
-        """Whether the model continues a text rather than translating a source."""
-        return isinstance(self.model, LanguageModelConfig)
-
-    @property
     def longest_example(self) -> int:
         """The maximum number of tokens of a training example; longer ones are left out."""
         return min(self.data.block_size or self.data.max_example_tokens, self.train.batch_tokens)
@@ -244,15 +237,15 @@ class Recipe:
 
     def _check_task(self) -> None:
         """Raise ValueError if the model cannot do what other sections ask of it."""
-        architecture = self.model.architecture
-        if self.is_language_model != (self.data.source is None):
-            ours = "null" if self.is_language_model else "the language to translate from"
+        architecture, translates = self.model.architecture, self.model.translates
+        if translates == (self.data.source is None):
+            ours = "the language to translate from" if translates else "null"
             raise ValueError(
                 f"data.source {as_override(self.data.source)} does not fit model.architecture "
                 f"{architecture}: set data.source to {ours}, or choose another architecture"
             )
-        if self.is_language_model != (self.metric == "perplexity"):
-            ours = "perplexity" if self.is_language_model else "another metric, such as bleu"
+        if translates == (self.metric == "perplexity"):
+            ours = "another metric, such as bleu" if translates else "perplexity"
             raise ValueError(
                 f"metric {self.metric} does not fit model.architecture {architecture}: set metric "
                 f"to {ours}"
@@ -283,12 +276,9 @@ class Recipe:
     def _check_smoothing(self) -> None:
         """Raise ValueError if the correct type could be less probable than any other."""
         smoothing, types = self.train.label_smoothing, self.model.vocab_sizes[1]
-        if self.is_language_model:
-            if smoothing:
-                raise ValueError(
-                    f"train.label_smoothing {smoothing} must be 0 for a language model"
-                )
-        elif smoothing * types > types - 1:
+        if smoothing and not self.model.translates:
+            raise ValueError(f"train.label_smoothing {smoothing} must be 0 for a language model")
+        if smoothing * types > types - 1:
             raise ValueError(
                 f"train.label_smoothing {smoothing} exceeds {types - 1}/{types}, which spreads it "
                 "evenly over the vocabulary: lower it"

@@ -21,11 +21,11 @@ def find_unused(recipe: Recipe) -> dict[str, str]:
         unused["train.lr_start"] = "warmup is 0"
     if not recipe.decode.replace_unknown:
         unused["decode.dictionary"] = "replace_unknown is false"
-    if recipe.is_language_model:
+    if model.translates:
+        unused["decode.context_window"] = "only a language model reads it"
+    else:
         unused["data.max_source_tokens"] = "a language model has no source"
         unused |= {f"decode.{name}": "beam search is for translators" for name in BEAM_OPTIONS}
         if data.block_size is not None:
             unused["data.max_example_tokens"] = "the text is cut into blocks"
-    else:
-        unused["decode.context_window"] = "only a language model reads it"
     return unused | {f"model.{name}": why for name, why in model.find_unused().items()}

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from dynconv.config import DataConfig, Recipe
 from dynconv.errors import UserError
 from dynconv.models import count_parameters
-from dynconv.score.metric import METRICS
+from dynconv.tasks import task_of
 from dynconv.text import is_prepared
 from dynconv.text.corpus import NotPreparedError, corpus_dir, require_split
 from dynconv.text.lines import stream_lines
@@ -42,7 +42,7 @@ def dry_run(recipe: Recipe) -> Iterator[str]:
     parameters = count_parameters(recipe.model)
     yield f"parameters     {parameters:,}: {4 * parameters / 1e9:.2f} GB of float32"
     yield f"text           {corpus_status(recipe.data)}"
-    shipped = shipped_data(recipe)
+    shipped = task_of(recipe).shipped_data()
     with TemporaryDirectory() as folder:
         text = Path(folder) / "text"
         run = Path(folder) / "run"
@@ -73,16 +73,6 @@ def corpus_status(data: DataConfig) -> str:
         for split, suffix in product(("train", "valid"), filter(None, (data.source, data.target))):
             require_split(directory, f"{split}.{suffix}")
     return str(directory)
-
-
-def shipped_data(recipe: Recipe) -> DataConfig:
-    """Return the recipe's `data`, with a shipped corpus of the same kind of text."""
-    if recipe.is_language_model:
-        return replace(recipe.data, corpus="jane-austen", source=None, target="txt")
-    corpus, source, target = "libreoffice-de-en", "de", "en"
-    if METRICS[recipe.metric].of_summaries:
-        corpus, source, target = "debian-descriptions", "paragraph", "synopsis"
-    return replace(recipe.data, corpus=corpus, source=source, target=target)
 
 
 def write_excerpt(data: DataConfig, directory: Path) -> None:

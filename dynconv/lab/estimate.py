@@ -22,7 +22,6 @@ from dynconv.lab.gpu_memory import ATTENTION_FLOPS, AllocationTracker, gpu_memor
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import task_of
-from dynconv.text import Batch
 from dynconv.train.update import BatchLoss
 
 GB = 1e9
@@ -55,7 +54,7 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
     parameters = costs[0].parameters
     activations = max(cost.bytes for cost in costs)
     optimizer = OPTIMIZERS[config.optimizer]
-    moments = len(optimizer.moments)
+    moments, moments_in_words = len(optimizer.moments), optimizer.moments_in_words
     fixed = (8 + 4 * moments) * parameters  # bytes: weights, gradients and moments in float32
     total = fixed + activations
     room = (1 - RESERVED) * memory_gb * GB
@@ -65,7 +64,7 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
         "parameters": f"{parameters:,}",
         "weights": f"{4 * parameters / GB:.2f} GB, float32",
         "gradients": f"{4 * parameters / GB:.2f} GB, float32; DDP keeps no second copy of them",
-        "optimizer": f"{4 * moments * parameters / GB:.2f} GB, {optimizer.state}, float32",
+        "optimizer": f"{4 * moments * parameters / GB:.2f} GB, {moments_in_words}, float32",
         "activations": ", ".join(f"{cost.bytes / GB:.2f} GB for {cost.shape}" for cost in costs)
         + f", {assumed_precision(recipe)}",
         "in all": f"{total / GB:.2f} GB on each GPU: {fits} into {memory_gb:g} GB, "
@@ -172,9 +171,9 @@ def fake_batch(
         # Gradients exist in all but the first batch of an update, and with DDP even then.
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
-        loss_module = BatchLoss(model, task_of(recipe), precision)
-        ids = torch.zeros(shape, dtype=torch.int64)
-        batch = Batch.unpadded(ids[:, :0] if recipe.is_language_model else ids, ids)
+        task = task_of(recipe)
+        loss_module = BatchLoss(model, task, precision)
+        batch = task.unpadded_batch(torch.zeros(shape, dtype=torch.int64))
         yield lambda: loss_module(batch), live
 
 

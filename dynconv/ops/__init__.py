@@ -1,4 +1,4 @@
-"""Operators, each in a file that begins with its oracle: the loop that defines it."""
+"""Operators, each in a file that begins with its equation and its oracle, a loop."""
 
 # No file of this folder is named after its function (`retnet.py` has `retention`): the function
 # would hide the module, from which tests and lessons import the implementations.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from dynconv.errors import UserError, name_hint, quoted
 from dynconv.score.base import Score, check_pairs
 from dynconv.score.bleu_score import bleu, chrf
-from dynconv.score.rouge_score import rouge
+from dynconv.score.summary_score import rouge
 
 RESAMPLES = 1000
 """resamples of a bootstrap, sacreBLEU's default"""
@@ -96,14 +96,16 @@ class Metric(NamedTuple):
     """whether it reads all references of a text, not only the first"""
     of_language: bool = False
     """whether it depends on the language of the text"""
+    note: str = ""
+    """what the help of `dynconv score` says of it, in brackets"""
 
 
 rouge_75 = partial(mean_rouge, recall=True, limit=75)  # recall of 75 bytes, as in DUC-2004
 
 METRICS = {
-    "bleu": Metric(plain_bleu),
+    "bleu": Metric(plain_bleu, note="with chrF"),
     "bleu-tokenized": Metric(tokenized_bleu),
-    "bleu-split": Metric(split_bleu),
+    "bleu-split": Metric(split_bleu, note="as the papers on WMT En-De report it"),
     "bleu-detokenized": Metric(detokenized_bleu, of_language=True),
     "rouge": Metric(mean_rouge, of_summaries=True),
     "rouge-75": Metric(rouge_75, of_summaries=True, several_references=True),

@@ -1,12 +1,15 @@
 """Perplexity per token and per word."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynconv.errors import UserError, check_lines
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Perplexity(NamedTuple):

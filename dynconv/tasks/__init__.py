@@ -1,6 +1,7 @@
 """The two tasks, translation and language modelling: their text, loss and scores.
 
-Other modules call the task's methods instead of asking which task it is.
+`task_of` decides which one a recipe describes; others call the task's methods. Only `config`, which
+knows no tasks, asks the model (`translates`).
 """
 
 from dynconv.config import Recipe
@@ -21,6 +22,4 @@ __all__ = [
 
 def task_of(recipe: Recipe) -> Task:
     """Return the task of a recipe. Summarisation is a translation task."""
-    if recipe.is_language_model:
-        return LanguageModeling(recipe)
-    return Translation(recipe)
+    return Translation(recipe) if recipe.model.translates else LanguageModeling(recipe)

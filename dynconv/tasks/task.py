@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
-from dynconv.config import Recipe
+from dynconv.config import DataConfig, Recipe
 from dynconv.errors import UserError
 from dynconv.score import Perplexity, Score
 from dynconv.text import Batch, Examples, PreparedCorpus, Vocabularies
@@ -81,6 +81,14 @@ class Task(ABC, Generic[M]):
 
         In eval mode (`model.training` is False) it is the plain cross-entropy, in nats.
         """
+
+    @abstractmethod
+    def shipped_data(self) -> DataConfig:
+        """Return the recipe's `data`, with a shipped corpus of the same kind of text."""
+
+    @abstractmethod
+    def unpadded_batch(self, ids: Tensor) -> Batch:
+        """Return a batch whose targets, and sources if there are any, are these ids (B, T)."""
 
     @abstractmethod
     def training_examples(self, corpus: PreparedCorpus) -> Examples:

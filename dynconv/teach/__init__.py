@@ -1,4 +1,4 @@
-"""What only lessons and their tests use."""
+"""What lessons call, and the tools that make the lessons, the book and README's figures."""
 
 from dynconv.lab import style
 from dynconv.teach import check

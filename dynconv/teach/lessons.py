@@ -179,7 +179,7 @@ def main() -> None:
             run(text)
         print(f"{text.stem}: ok")
     if arguments.action == "student":
-        print(f"to open them: {sys.executable} book/_lab/lab.py --folder {arguments.out}")
+        print(f"to open them: {sys.executable} book/_jupyter/lab.py --folder {arguments.out}")
 
 
 if __name__ == "__main__":

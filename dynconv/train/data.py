@@ -1,4 +1,4 @@
-"""Yields the batches of training and validation: in order, from any position, for each rank."""
+"""Yields the batches of training: in order, from any position, for each rank."""
 
 from collections import deque
 from collections.abc import Iterator

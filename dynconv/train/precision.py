@@ -1,6 +1,7 @@
-"""Chooses the precision of training for `train.precision: auto`."""
+"""The precision of training: autocast's dtypes, and the choice for `train.precision: auto`."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from statistics import median
@@ -9,13 +10,12 @@ import torch
 from torch import nn
 
 from dynconv.choices import Precision
-from dynconv.tasks import Task
+from dynconv.config import Recipe
 from dynconv.text import Examples
-from dynconv.train.data import DataPosition, iter_updates
-from dynconv.train.distributed import Ranks
-from dynconv.train.stopwatch import Stopwatch
-from dynconv.train.update import BatchLoss, backward
+from dynconv.train.data import DataPosition, iter_batches
 
+AUTOCAST_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+"""autocast's dtypes, keyed by train.precision; float32 runs without autocast"""
 SPEEDUP = 1.1
 """the minimum speed-up of an update at which bfloat16 is chosen"""
 TIMED_BATCHES = 5
@@ -23,9 +23,11 @@ TIMED_BATCHES = 5
 
 
 def choose_precision(
-    model: nn.Module, task: Task, examples: Examples, device: torch.device
+    recipe: Recipe, examples: Examples, loss_in: Callable[[str], nn.Module], device: torch.device
 ) -> Precision:
     """Return "bfloat16" if it makes this model's updates faster, else "float32".
+
+    loss_in  returns the loss of a batch as a module that runs in the given precision
 
     On a GPU, bfloat16 is chosen if the hardware supports it. On a CPU, the first batches are timed
     in both precisions alternately, and their gradients discarded.
@@ -34,16 +36,19 @@ def choose_precision(
         native = torch.cuda.is_bf16_supported(including_emulation=False)
         return "bfloat16" if native else "float32"
     seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
-    single = Ranks(device=device)
-    unscaled = torch.amp.GradScaler(device.type, enabled=False)
-    config = replace(task.recipe.train, accumulate=1)
-    updates = iter_updates(examples, task.recipe.longest_example, config, DataPosition(), single)
-    for update in islice(updates, 1 + TIMED_BATCHES):
+    batches = iter_batches(examples, recipe.longest_example, recipe.train, DataPosition())
+    for indices, _, _ in islice(batches, 1 + TIMED_BATCHES):
+        batch = examples.batch(indices)
         for precision, timed in seconds.items():
             start = time.perf_counter()
-            loss_module = BatchLoss(model, task, precision)
-            torch.stack(backward(loss_module, update, unscaled, single, Stopwatch())).sum().item()
-            model.zero_grad()
+            loss_module = loss_in(precision)
+            loss_module(batch).backward()
+            loss_module.zero_grad()
             timed.append(time.perf_counter() - start)
     times = {precision: median(timed[1:]) for precision, timed in seconds.items()}
     return "bfloat16" if times["float32"] >= SPEEDUP * times["bfloat16"] else "float32"
+
+
+def with_precision(recipe: Recipe, precision: Precision) -> Recipe:
+    """Return the recipe with this train.precision."""
+    return replace(recipe, train=replace(recipe.train, precision=precision))

@@ -21,7 +21,6 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import numpy
@@ -31,7 +30,6 @@ from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
 import dynconv
-from dynconv.choices import Precision
 from dynconv.config import Recipe, dump_recipe
 from dynconv.config.load import list_differences, load_recipe
 from dynconv.errors import UserError
@@ -50,6 +48,7 @@ from dynconv.machine import current_commit, device_name
 from dynconv.schema import PositiveInt, validated_content
 from dynconv.train.distributed import Ranks
 from dynconv.train.legacy import is_unmarked_run
+from dynconv.train.precision import with_precision
 
 RECIPE = "recipe.yaml"
 DATA = "data"
@@ -131,11 +130,6 @@ def match_recorded_recipe(
             f"directory (--run), give the same values, or put the new ones also into {run / RECIPE}"
         )
     return recipe
-
-
-def with_precision(recipe: Recipe, precision: Precision) -> Recipe:
-    """Return the recipe with this train.precision."""
-    return replace(recipe, train=replace(recipe.train, precision=precision))
 
 
 class StartRecord(TypedDict):

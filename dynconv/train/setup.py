@@ -1,5 +1,6 @@
 """Opens a session: everything that training needs before its first update."""
 
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -13,10 +14,10 @@ from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import EncodedSplit, task_of
 from dynconv.train.data import count_too_long
 from dynconv.train.distributed import Ranks
-from dynconv.train.precision import choose_precision
+from dynconv.train.precision import choose_precision, with_precision
 from dynconv.train.restoring import restore
 from dynconv.train.run_corpus import open_corpus, prepare_run
-from dynconv.train.run_directory import record_start, with_precision
+from dynconv.train.run_directory import record_start
 from dynconv.train.session import Session
 from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.update import BatchLoss, make_optimizer
@@ -45,7 +46,10 @@ def open_session(
     set_activation_checkpointing(model, recipe.train.checkpoint_activations)
     check_positions(validation_split, model.max_positions)
     if recipe.train.precision == "auto":
-        choice = ranks.on_rank_zero(lambda: choose_precision(model, task, examples, ranks.device))
+        loss_in = partial(BatchLoss, model, task)
+        choice = ranks.on_rank_zero(
+            lambda: choose_precision(recipe, examples, loss_in, ranks.device)
+        )
         recipe = with_precision(recipe, choice)
     optimizer, scaler = make_optimizer(model, recipe.train, ranks.device)
     session = Session(

@@ -19,11 +19,10 @@ from dynconv.tasks import Task
 from dynconv.text import Batch
 from dynconv.train.data import UpdateBatches
 from dynconv.train.distributed import Ranks
+from dynconv.train.precision import AUTOCAST_DTYPES
 from dynconv.train.session import Progress, Session
 from dynconv.train.stopwatch import Stopwatch
 
-AUTOCAST_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-"""autocast's dtypes, keyed by train.precision; float32 runs without autocast"""
 SMALLEST_SCALE = 2.0**-10
 """an overflow is blamed on the float16 loss scale only while the scale is above this"""
 

@@ -160,7 +160,7 @@ def references():
     """What JupyterLab is told about labels."""
     script = "import json, lab; print(json.dumps(lab.find_references()))"
     command = [sys.executable, "-c", script]
-    found = subprocess.run(command, cwd=ROOT / "book/_lab", capture_output=True, check=True)
+    found = subprocess.run(command, cwd=ROOT / "book/_jupyter", capture_output=True, check=True)
     return json.loads(found.stdout)
 
 

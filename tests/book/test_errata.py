@@ -9,7 +9,7 @@ from conftest import ROOT
 from helpers.sizes import CNNDM, IWSLT, millions
 
 from dynconv.config import Seq2SeqConfig, StackConfig, load_recipe
-from dynconv.train import learning_rate
+from dynconv.config.schedules import learning_rate
 
 TEXT = (ROOT / "book/errata.md").read_text(encoding="utf-8")
 ENTRIES = re.findall(r"^- (.*(?:\n(?:  .*|))*)", TEXT, re.MULTILINE)

@@ -12,8 +12,7 @@ import torch
 from conftest import ROOT
 from helpers.published import CONVS2S, ROWS
 
-from dynconv.config import load_recipe
-from dynconv.config.find import recipe_names
+from dynconv.config import load_recipe, recipe_names
 from dynconv.models import build
 
 NOT_SAID = {

@@ -15,13 +15,12 @@ from dynconv.config import (
     find,
     load_experiment,
     load_recipe,
+    recipe_names,
     require_recipe,
     shipped_experiments,
     shipped_recipes,
 )
-from dynconv.config.find import read_comment, recipe_names
-from dynconv.config.load import default_entries
-from dynconv.config.overlays import base_overlays, merge_overlays
+from dynconv.config.load import base_overlays, default_entries, merge_overlays, read_comment
 from dynconv.config.tree import flatten
 from dynconv.config.unused import find_unused
 from dynconv.errors import UserError

@@ -13,8 +13,7 @@ import torch
 from conftest import ROOT
 
 from dynconv import config
-from dynconv.config import Experiment, ExperimentRow, Recipe
-from dynconv.config.find import recipe_names
+from dynconv.config import Experiment, ExperimentRow, Recipe, recipe_names
 from dynconv.models import build
 
 RECORD = json.loads((ROOT / "tests/config/recorded_recipes.json").read_text(encoding="utf-8"))
@@ -91,7 +90,7 @@ def test_an_experiment_row_is_the_recorded_one(name):
     recipe = config.load_row(table, row)
     today = {
         "parameters": count_parameters(recipe),
-        "row": row.row,
+        "row": row.printed_name,
         "published": row.published,
         "updates": recipe.train.updates,
     }

@@ -14,7 +14,7 @@ from dynconv import cli
 from dynconv.lab.bench import train as module
 from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks
-from dynconv.train.update import AUTOCAST_DTYPES
+from dynconv.train.precision import AUTOCAST_DTYPES
 
 
 @pytest.mark.parametrize("text", [[], ["--synthetic", "300"]])

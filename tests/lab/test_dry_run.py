@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dynconv import cli
-from dynconv.config import load_recipe
-from dynconv.config.find import recipe_names
+from dynconv.config import load_recipe, recipe_names
 from dynconv.errors import UserError
 from dynconv.lab import dry_run as module
 from dynconv.lab.dry_run import dry_run, narrow

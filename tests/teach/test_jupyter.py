@@ -1,4 +1,4 @@
-"""A lesson in a real JupyterLab, as `make lab` opens it: read, run from top to bottom, saved."""
+"""A lesson in a real JupyterLab, as `make jupyter` opens it: read, run from top to end, saved."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def lab(folder):
         "JUPYTER_DATA_DIR": str(folder / ".data"),
     }
     address = f"http://127.0.0.1:{port}"
-    command = [sys.executable, ROOT / "book/_lab/lab.py", *options]
+    command = [sys.executable, ROOT / "book/_jupyter/lab.py", *options]
     server = subprocess.Popen(command, env=os.environ | home)
     try:
         for _ in range(900):
@@ -101,7 +101,7 @@ def test_a_page_of_the_book_becomes_plain_markdown(tmp_path):
         "pages.write_pages(root, references, lab.find_papers())"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
-    subprocess.run(command, cwd=ROOT / "book/_lab", check=True)
+    subprocess.run(command, cwd=ROOT / "book/_jupyter", check=True)
     pages = sorted((tmp_path / "book/_build/lab/pages").glob("*.md"))
     assert len(pages) > 10
     for page in pages:
@@ -134,7 +134,7 @@ def test_a_lesson_that_a_folder_lacks_is_opened_from_the_lessons(tmp_path):
         "print(json.dumps(lab.locate_notebooks(pathlib.Path(sys.argv[1]))))"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "student")]
-    run = partial(subprocess.run, cwd=ROOT / "book/_lab", check=True, capture_output=True)
+    run = partial(subprocess.run, cwd=ROOT / "book/_jupyter", check=True, capture_output=True)
     found = json.loads(run(command).stdout)
     assert found["lesson-depthwise"]["notebook"] == "student/04_depthwise.ipynb"
     assert found["lesson-how"]["notebook"] == "lessons/00_how.ipynb"

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 from shutil import rmtree
+from time import sleep
 
 import pytest
 import torch
 
-from dynconv.models import build
-from dynconv.tasks import Translation
 from dynconv.train import load_model, setup, train
 from dynconv.train.precision import choose_precision
 from dynconv.train.update import BatchLoss
@@ -41,15 +40,18 @@ def test_a_resumed_run_keeps_the_precision_that_was_chosen(recipe, tmp_path, mon
 
 
 @pytest.mark.parametrize(("slow", "chosen"), [("float32", "bfloat16"), ("bfloat16", "float32")])
-def test_the_faster_precision_is_chosen(recipe, pairs, monkeypatch, slow, chosen):
-    from time import sleep
+def test_the_faster_precision_is_chosen(recipe, pairs, slow, chosen):
+    weight, seen = torch.nn.Parameter(torch.ones(1)), []
 
-    from dynconv.train import precision as module
+    class Loss(torch.nn.Module):
+        def __init__(self, precision):
+            super().__init__()
+            self.weight, self.precision = weight, precision
 
-    def backward(loss_module, *_):
-        sleep(0.05 if loss_module.precision == slow else 0.001)
-        return [torch.zeros(())]
+        def forward(self, batch):
+            sleep(0.05 if self.precision == slow else 0.001)
+            seen.append(self.precision)
+            return self.weight.sum()
 
-    monkeypatch.setattr(module, "backward", backward)
-    model, cpu = build(recipe.model), torch.device("cpu")
-    assert choose_precision(model, Translation(recipe), pairs, cpu) == chosen
+    assert choose_precision(recipe, pairs, Loss, torch.device("cpu")) == chosen
+    assert seen == ["float32", "bfloat16"] * 6 and weight.grad is None

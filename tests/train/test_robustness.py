@@ -21,10 +21,11 @@ from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.events import read_log
+from dynconv.train.precision import AUTOCAST_DTYPES
 from dynconv.train.run_directory import folder_lock
 from dynconv.train.signals import catch_signals
 from dynconv.train.stopwatch import WARMUP_UPDATES, Stopwatch, format_seconds
-from dynconv.train.update import AUTOCAST_DTYPES, BatchLoss, backward
+from dynconv.train.update import BatchLoss, backward
 
 
 def with_train(recipe, **values):

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from dynconv.config import TrainConfig
-from dynconv.config.schedules import SCHEDULES, Schedule
+from dynconv.config.schedules import SCHEDULES, Schedule, learning_rate
 from dynconv.tasks import Validation
-from dynconv.train import learning_rate
 from dynconv.train.session import ends_early
 
 

@@ -1,4 +1,4 @@
-"""`dynconv bench recall`: how many key-value pairs a stack of mixers can look up.
+"""`dynconv bench recall`: trains stacks of mixers to look up key-value pairs, and counts how many.
 
 Multi-query associative recall (Arora et al. 2023): a sequence lists D pairs of a key and a value,
 then each key again in random order, and the model says which value belongs to it. The pair in

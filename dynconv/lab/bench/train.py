@@ -24,10 +24,11 @@ from dynconv.text import open_prepared
 from dynconv.train import train
 from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
+from dynconv.train.precision import AUTOCAST_DTYPES
 from dynconv.train.run_corpus import prepared_dir
 from dynconv.train.run_directory import read_recipe
 from dynconv.train.stopwatch import COMPUTE_LAPS, LAPS, WARMUP_UPDATES, Stopwatch
-from dynconv.train.update import AUTOCAST_DTYPES, BatchLoss, backward
+from dynconv.train.update import BatchLoss, backward
 
 COUNTED = 5
 """updates whose FLOPs are counted"""

@@ -6,8 +6,7 @@ from pathlib import Path
 from signal import Signals
 
 from dynconv.config import Experiment, load_experiment, load_row, require_experiment
-from dynconv.config.find import read_comment
-from dynconv.config.load import override_keys, refuse_overrides
+from dynconv.config.load import override_keys, read_comment, refuse_overrides
 from dynconv.errors import UserError
 from dynconv.files import check_writable
 from dynconv.lab import ledger

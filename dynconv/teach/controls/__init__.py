@@ -1,5 +1,6 @@
 """Runs that take minutes, with a lesson's own code, and confirm what the lesson shows by fewer.
 
-`python -m dynconv.teach.controls` writes their records, data/results/controls-*.json,
-except controls-talk.json, which dynconv.teach.talk_drift writes.
+`python -m dynconv.teach.controls` writes their records. Three controls are about whole translators:
+`activation_patching`, `fast_fading` and `talk_drift`. Each is a command of its own, which takes the
+directory of the run.
 """

@@ -2,8 +2,6 @@
 
 import torch
 
-from dynconv.lab import ledger
-from dynconv.paths import data_dir
 from dynconv.teach.checkout import run_tool
 from dynconv.teach.controls import (
     attention,
@@ -17,6 +15,7 @@ from dynconv.teach.controls import (
     softmax,
     warmup,
 )
+from dynconv.teach.controls.control import record
 
 COMMAND = "python -m dynconv.teach.controls"
 MODULES = (
@@ -38,9 +37,7 @@ def main() -> None:
     torch.set_num_threads(1)  # enough for models as small as these
     for module in MODULES:
         for name, control in module.CONTROLS.items():
-            entry = ledger.new_entry(control.what, COMMAND, {}, seeds=control.seeds)
-            entry["numbers"] = control.measure()
-            ledger.write(data_dir() / f"results/{name}.json", entry)
+            record(name, control, COMMAND)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A control, and the code of the lesson that it runs."""
+"""A control, its record, and the code of the lesson that it runs."""
 
 import ast
 from collections.abc import Callable, Sequence
@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import jupytext
 
+from dynconv.lab import ledger
+from dynconv.paths import data_dir
 from dynconv.teach.checkout import require_checkout
 
 DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
@@ -19,6 +21,13 @@ class Control(NamedTuple):
     seeds: Sequence[int]
     measure: Callable[[], dict[str, Any]]
     """returns the numbers"""
+
+
+def record(name: str, control: Control, command: str) -> None:
+    """Run a control, which this command does, and write data/results/NAME.json."""
+    entry = ledger.new_entry(control.what, command, {}, seeds=control.seeds)
+    entry["numbers"] = control.measure()
+    ledger.write(data_dir() / f"results/{name}.json", entry)
 
 
 def run_definitions(lesson: str, *values: str) -> dict[str, Any]:

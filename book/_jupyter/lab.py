@@ -1,6 +1,6 @@
 """Open the lessons in JupyterLab, with links to the other lessons and to the papers.
 
-python book/_lab/lab.py [--folder DIR] [OPTION ...]      options of `jupyter lab`, as --no-browser
+python book/_jupyter/lab.py [--folder DIR] [OPTION ...]  options of `jupyter lab`, as --no-browser
 
 JupyterLab renders a lesson without knowing the other lessons and the bibliography. An extension,
 which is written into book/_build/lab, tells it their titles, and authors and years.

@@ -1,25 +1,25 @@
 """Measures how far the channels drift that a trained TaLK translator sums, for lesson 14.
 
-`python -m dynconv.teach.talk_drift RUN` writes data/results/controls-talk.json.
+`python -m dynconv.teach.controls.talk_drift RUN` writes data/results/controls-talk.json.
 """
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dynconv.lab import ledger
 from dynconv.layers import TaLKConv
-from dynconv.paths import data_dir
 from dynconv.teach.checkout import run_tool
+from dynconv.teach.controls.control import Control, record
 from dynconv.text import load_parallel
 from dynconv.train import load_model
 
 RECIPE = "help-de-en-tuned:talk train.precision=bfloat16 train.seed=2"
 COMMAND = f"""dynconv train {RECIPE} --run runs/talk
-python -m dynconv.teach.talk_drift runs/talk"""
+python -m dynconv.teach.controls.talk_drift runs/talk"""
 WHAT = "How far TaLK's channels drift: |mean| / deviation, quantiles over 192 channels"
 
 
@@ -55,9 +55,8 @@ def main() -> None:
     """Measure and record."""
     parser = argparse.ArgumentParser(description="Measure how far TaLK's channels drift.")
     parser.add_argument("run", type=Path, help="a trained TaLK translator")
-    entry = ledger.new_entry(WHAT, COMMAND, {}, seeds=[2])
-    entry["numbers"] = measure_drift(parser.parse_args().run)
-    ledger.write(data_dir() / "results/controls-talk.json", entry)
+    run = parser.parse_args().run
+    record("controls-talk", Control(WHAT, [2], partial(measure_drift, run)), COMMAND)
 
 
 if __name__ == "__main__":

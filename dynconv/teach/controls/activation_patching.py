@@ -1,6 +1,6 @@
 """Measures where a trained translator reads the two halves of a German verb, for lesson 22.
 
-`python -m dynconv.teach.activation_patching RUN`, where RUN is a trained German-English
+`python -m dynconv.teach.controls.activation_patching RUN`, where RUN is a trained German-English
 encoder-decoder, writes data/results/bridge.json. It exchanges vectors of the memory between two
 sentences that differ in one word: the particle (*Geben Sie ... ein* and *Geben Sie ... an*) or the
 stem (*Geben Sie ... ein* and *Stellen Sie ... ein*).
@@ -9,23 +9,23 @@ stem (*Geben Sie ... ein* and *Stellen Sie ... ein*).
 import argparse
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from dynconv.lab import ledger
 from dynconv.models.seq2seq import Memory, Seq2Seq
-from dynconv.paths import data_dir
 from dynconv.teach.checkout import run_tool
+from dynconv.teach.controls.control import Control, record
 from dynconv.text import EOS, load_parallel
 from dynconv.text.vocabulary import Vocabulary
 from dynconv.train import load_model
 
 RECIPE = "help-de-en-tuned:dynamic train.seed=2 train.precision=bfloat16"
 COMMAND = f"""dynconv train {RECIPE} --run runs/tuned-dynamic-2
-python -m dynconv.teach.activation_patching runs/tuned-dynamic-2"""
+python -m dynconv.teach.controls.activation_patching runs/tuned-dynamic-2"""
 WHAT = (
     "vectors of the memory, exchanged in a trained DynamicConv between two German sentences that "
     "differ in one word. particle: Geben Sie ... ein and ... an, and log p(Enter) - log p(Specify) "
@@ -104,7 +104,7 @@ def verb_sentences() -> Iterator[tuple[str, str]]:
                 yield split, line
 
 
-def measure(model: Seq2Seq, vocabulary: Vocabulary) -> list[dict[str, Any]]:
+def measure(model: Seq2Seq, vocabulary: Vocabulary) -> dict[str, list[dict[str, Any]]]:
     """Exchange the particle and the stem of each sentence."""
     rows: list[dict[str, Any]] = []
     for split, line in verb_sentences():
@@ -135,7 +135,7 @@ def measure(model: Seq2Seq, vocabulary: Vocabulary) -> list[dict[str, Any]]:
                 (place,) = groups[name]
                 assert all(shares[str(s)] == 0 for s in range(S) if abs(s - place) > REACH)
         rows.append(row)
-    return rows
+    return {"sentences": rows}
 
 
 def main() -> None:
@@ -143,10 +143,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="a trained translator")
     trained = load_model(parser.parse_args().run)
-    entry = ledger.new_entry(WHAT, COMMAND, {}, seeds=[trained.recipe.train.seed])
-    model = cast(Seq2Seq, trained.model)
-    entry["numbers"]["sentences"] = measure(model, trained.vocabularies.source)
-    ledger.write(data_dir() / "results/bridge.json", entry)
+    model, vocabulary = cast(Seq2Seq, trained.model), trained.vocabularies.source
+    seeds = [trained.recipe.train.seed]
+    record("bridge", Control(WHAT, seeds, partial(measure, model, vocabulary)), COMMAND)
 
 
 if __name__ == "__main__":
