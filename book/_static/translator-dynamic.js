@@ -51,7 +51,7 @@
 //   schedule: cosine
 //   lr_start: 1.0e-07
 //   lr_end: 1.0e-07
-//   optimizer: adam
+//   optimizer: adamw
 //   momentum: 0.99
 //   betas:
 //   - 0.9

@@ -60,7 +60,7 @@ def describe_machine() -> str:
     )
     layout: dict[str, Any] = {"width": 99, "initial_indent": "  ", "subsequent_indent": "    "}
     layout |= {"break_on_hyphens": False, "break_long_words": False}  # paths stay whole
-    for text in (native_kernels(), cuda_kernels(), rest):
+    for text in (c_kernels(), cuda_kernels(), rest):
         lines += textwrap.wrap(text, **layout)
     for name, operator in OPERATORS.items():
         rules = ", else ".join(map(str, operator.rules))
@@ -99,7 +99,7 @@ def describe_gpus() -> list[str]:
     ]
 
 
-def native_kernels() -> str:
+def c_kernels() -> str:
     """Say when auto chooses the C kernels and why, or what their absence costs."""
     import torch
 
@@ -108,7 +108,7 @@ def native_kernels() -> str:
 
     if reason := cpu.why_unavailable():
         return (
-            f"The C kernels (impl='native') cannot run: {reason}. Everything works without them, "
+            f"The C kernels (impl='cpu') cannot run: {reason}. Everything works without them, "
             "in PyTorch, but more slowly: at 1,000 positions forward and backward take two "
             "(LightConv) to six (TaLK) times as long."
         )
@@ -117,7 +117,7 @@ def native_kernels() -> str:
     if not cpu.load_library(torch.float32).threaded():
         notes.append("This compiler's OpenMP does not fit PyTorch's, so they run on one thread")
     return (
-        "On a CPU, in float32, float64 and bfloat16, it chooses the C kernels (native), because "
+        "On a CPU, in float32, float64 and bfloat16, it chooses the C kernels (cpu), because "
         "they were the fastest at nearly every length that we measured. They are compiled by "
         f"{shlex.join(compiler)} and kept in {cache_directory()}."
         f"{''.join(f' {note}.' for note in notes if note)}"

@@ -24,8 +24,8 @@ class ExperimentRow:
     """entries that differ from the base, at both sizes"""
     laptop: dict[str, Any] = field(default_factory=dict)
     """more entries that differ at laptop size"""
-    row: str | None = None
-    """the row's name in the paper"""
+    printed_name: str | None = None
+    """the row's name in the paper, where it differs"""
     published: str | None = None
     """the score as printed, as text"""
     parameters: str | None = None

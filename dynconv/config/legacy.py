@@ -16,7 +16,12 @@ RENAMED = {
         "max_source": "max_source_tokens",
         "block": "block_size",
     },
-    "model": {"state": "state_size", "bands": "band_widths", "factor": "div_value"},
+    "model": {
+        "state": "state_size",
+        "bands": "band_widths",
+        "factor": "div_value",
+        "divide_by_reach": "divide_by_max_length",
+    },
     "model.encoder": {"width": "kernel_size"},
     "model.decoder": {"width": "kernel_size"},
     "train": {
@@ -33,9 +38,12 @@ RENAMED = {
     },
     "published": {"metric": "metric_in_words"},
     "experiment": {"metric": "metric_in_words"},
+    "experiment.rows": {"row": "printed_name"},
     "experiment.laptop": {"metric": "metric_in_words"},
 }
 """today's names of settings, keyed by section and old name"""
+RENAMED_VALUES = {"train.optimizer": {"adam": "adamw"}}
+"""today's names of values, keyed by setting and old name"""
 WITHOUT_EOS = "data.max_source", "decode.min_length"
 """old settings that counted tokens without <eos>; the new ones count it"""
 
@@ -49,14 +57,17 @@ def rename_settings(tree: Any, section: str = "") -> Any:
     names = RENAMED.get(section, {})
     renamed = {old: new for old, new in names.items() if new not in tree}
     prefix = f"{section}." if section else ""
-    return {
-        renamed.get(key, key): count_eos(rename_settings(value, f"{prefix}{key}"), f"{prefix}{key}")
-        for key, value in tree.items()
-    }
+    today = {}
+    for key, value in tree.items():
+        full_key = f"{prefix}{key}"
+        today[renamed.get(key, key)] = update_value(rename_settings(value, full_key), full_key)
+    return today
 
 
-def count_eos(value: Any, key: str) -> Any:
-    """Return the value of a setting, plus one if it is an old number of tokens without <eos>."""
+def update_value(value: Any, key: str) -> Any:
+    """Return today's name of a value, and an old number of tokens without <eos> plus one."""
+    if key in RENAMED_VALUES and isinstance(value, str):
+        return RENAMED_VALUES[key].get(value, value)
     return value + 1 if key in WITHOUT_EOS and type(value) is int else value
 
 
@@ -72,18 +83,18 @@ def split_kernels(tree: Tree) -> None:
 
 
 def split_normalize(recipe: Recipe, tree: Tree) -> Recipe:
-    """Set `divide_by_reach: false` where version 0.1 said so by `normalize: none`.
+    """Set `divide_by_max_length: false` where version 0.1 said so by `normalize: none`.
 
-    It did where a tree does not state `divide_by_reach`.
+    It did where a tree does not state `divide_by_max_length`.
     """
     model = recipe.model
     if (
         isinstance(model, MixerModelConfig)
         and model.normalize == "none"
-        and "divide_by_reach" in model.used_options
-        and "divide_by_reach" not in tree["model"]
+        and "divide_by_max_length" in model.used_options
+        and "divide_by_max_length" not in tree["model"]
     ):
         normalize = model.normalize if "normalize" in model.used_options else type(model).normalize
-        model = replace(model, divide_by_reach=False, normalize=normalize)
+        model = replace(model, divide_by_max_length=False, normalize=normalize)
         return replace(recipe, model=model)
     return recipe

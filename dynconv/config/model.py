@@ -77,14 +77,15 @@ class MixerModelConfig(ModelConfigBase):
     """whether to gate the input projection"""
     normalize: Normalization = "softmax"
     """the normalisation of a kernel"""
-    divide_by_reach: Flag = True
-    """whether TaLK divides a sum over a window by the length of the longest window"""
+    divide_by_max_length: Flag = True
+    """whether TaLK divides a sum over a window by the length of the longest window: 2 reach + 1, or
+    reach + 1 in a decoder"""
     norm: Literal["pre", "post"] = "post"
     activation: Literal["relu", "swish"] = "relu"
     dropout: Probability = 0.1
     attention_dropout: Probability = 0.0
     weight_dropout: Probability = 0.0
-    """DropConnect on normalised kernel weights, or dropout on the offsets of windows"""
+    """DropConnect on normalised kernel weights; in TaLK, which has none, dropout on the offsets"""
     input_dropout: Probability = 0.0
     """dropout before the input projection"""
 

@@ -16,18 +16,17 @@ class Optimizer(NamedTuple):
     """keys of its state for tensors of the parameter's shape"""
     scalars: tuple[str, ...]
     """keys of its state for scalars"""
-    state: str
-    """the moments, in words"""
+    moments_in_words: str
 
 
 OPTIMIZERS = {
-    "adam": Optimizer(
+    "adamw": Optimizer(
         class_name="AdamW",
         constants={"fused": True},
         options=("betas", "eps"),
         moments=("exp_avg", "exp_avg_sq"),
         scalars=("step",),
-        state="AdamW's two moments",
+        moments_in_words="AdamW's two moments",
     ),
     "nag": Optimizer(
         class_name="SGD",
@@ -35,6 +34,6 @@ OPTIMIZERS = {
         options=("momentum",),
         moments=("momentum_buffer",),
         scalars=(),
-        state="the velocity",
+        moments_in_words="the velocity",
     ),
 }

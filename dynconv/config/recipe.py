@@ -86,16 +86,16 @@ class TrainConfig:
     warmup: NonNegativeInt = 4000
     """updates in which the learning rate grows linearly from lr_start to lr"""
     schedule: ScheduleName = "inverse_sqrt"
-    """the learning rate after warm-up. inverse_sqrt: lr sqrt(warmup / u), or lr / sqrt(u) if warmup
-    is 0. cosine: half a cosine, which reaches lr_end after the last update. plateau: keep lr until
-    a validation loss fails to improve, then divide it by ten after every validation; stop below
-    lr_end"""
+    """the learning rate after warm-up. inverse_sqrt: lr sqrt(warmup / u) after u updates, or
+    lr / sqrt(u) if warmup is 0. cosine: half a cosine, which reaches lr_end after the last update.
+    plateau: keep lr until a validation loss fails to improve, then divide it by ten after every
+    validation; stop below lr_end"""
     lr_start: NonNegative = 1e-7
     """the learning rate at the beginning of warm-up"""
     lr_end: NonNegative = 1e-7
     """the final rate of cosine, and the rate at which plateau stops"""
-    optimizer: OptimizerName = "adam"
-    """the optimizer. adam: AdamW. nag: SGD with Nesterov momentum"""
+    optimizer: OptimizerName = "adamw"
+    """the optimizer. adamw: Adam with decoupled weight decay. nag: SGD with Nesterov momentum"""
     momentum: Momentum = 0.99
     betas: tuple[Probability, Probability] = (0.9, 0.98)
     eps: NonNegative = 1e-8

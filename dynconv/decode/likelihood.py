@@ -6,7 +6,7 @@ from torch import Tensor
 
 from dynconv.errors import UserError
 from dynconv.models import LanguageModel
-from dynconv.text import EOS, batch_by_length, pad
+from dynconv.text import EOS, batch_by_length, pad_sequences
 
 
 @torch.inference_mode()
@@ -44,7 +44,7 @@ def token_nll(
     device = next(model.parameters()).device
     model.eval()
     for windows in batch_by_length(lengths, max(batch_tokens, int(lengths.max(initial=0)))):
-        ids, pad_mask = pad([stream[first[i] : end[i] + 1] for i in windows])
+        ids, pad_mask = pad_sequences([stream[first[i] : end[i] + 1] for i in windows])
         unscored = torch.from_numpy((start - first)[windows])
         scored = ~pad_mask[:, 1:] & (torch.arange(ids.shape[1] - 1) >= unscored[:, None])
         hidden = model.hidden_states(ids[:, :-1].to(device))[scored.to(device)]

@@ -13,7 +13,7 @@ from dynconv.decode.stepper import IncrementalStepper, MakeStepper
 from dynconv.decode.unknown import unknown_words
 from dynconv.errors import DivergedError, warn
 from dynconv.models import Translator
-from dynconv.text import Vocabularies, batch_by_length, pad
+from dynconv.text import Vocabularies, batch_by_length, pad_sequences
 
 
 def translate(
@@ -48,8 +48,8 @@ def translate(
         batches = batch_by_length(lengths, max(config.batch_tokens, int(lengths.max(initial=0))))
         for batch in reversed(batches):  # longest first: memory fails early
             chosen = [nonblank[i] for i in batch]
-            source, pad_mask = (x.to(device) for x in pad([sources[i] for i in chosen], after=1))
-            hypotheses = search(source, pad_mask)
+            source, pad_mask = pad_sequences([sources[i] for i in chosen], eos_after=True)
+            hypotheses = search(source.to(device), pad_mask.to(device))
             if not all(hypotheses):
                 raise DivergedError
             outputs = [best.tokens for best, *_ in hypotheses]

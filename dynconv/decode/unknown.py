@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dynconv.errors import UserError
 from dynconv.models import ConvS2S, Translator
-from dynconv.text import Vocabularies, Vocabulary, pad, read_lines
+from dynconv.text import Vocabularies, Vocabulary, pad_sequences, read_lines
 
 
 def replace_unknown(
@@ -109,5 +109,5 @@ def source_attention(
     model: ConvS2S, source: Tensor, pad_mask: Tensor, outputs: list[list[int]]
 ) -> Tensor:
     """Return the attention (B, T, S) with which each output token and <eos> was predicted."""
-    prefix, _ = pad(outputs, before=1)
+    prefix, _ = pad_sequences(outputs, eos_before=True)
     return model.attention(prefix.to(source.device), model.encode(source, pad_mask)).cpu()

@@ -203,7 +203,7 @@ def differentiate_talk(run, ctx, g):
     ),
 )
 def refuse_talk(run, ctx, *gradients):
-    raise NotImplementedError("talk_conv's kernels have no second derivative: use impl='window'")
+    raise NotImplementedError("talk_conv's kernels have no second derivative: use impl='band'")
 
 
 @define("cumulative_mean(Tensor x) -> Tensor", save=save_nothing)

@@ -54,7 +54,7 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
     parameters = costs[0].parameters
     activations = max(cost.bytes for cost in costs)
     optimizer = OPTIMIZERS[config.optimizer]
-    moments = len(optimizer.moments)
+    moments, moments_in_words = len(optimizer.moments), optimizer.moments_in_words
     fixed = (8 + 4 * moments) * parameters  # bytes: weights, gradients and moments in float32
     total = fixed + activations
     room = (1 - RESERVED) * memory_gb * GB
@@ -64,7 +64,7 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
         "parameters": f"{parameters:,}",
         "weights": f"{4 * parameters / GB:.2f} GB, float32",
         "gradients": f"{4 * parameters / GB:.2f} GB, float32; DDP keeps no second copy of them",
-        "optimizer": f"{4 * moments * parameters / GB:.2f} GB, {optimizer.state}, float32",
+        "optimizer": f"{4 * moments * parameters / GB:.2f} GB, {moments_in_words}, float32",
         "activations": ", ".join(f"{cost.bytes / GB:.2f} GB for {cost.shape}" for cost in costs)
         + f", {assumed_precision(recipe)}",
         "in all": f"{total / GB:.2f} GB on each GPU: {fits} into {memory_gb:g} GB, "

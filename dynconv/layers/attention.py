@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv.dtypes import upcast, without_autocast
-from dynconv.layers.projection import linear
+from dynconv.layers.projection import xavier_linear
 from dynconv.layers.state import check_steppable
 from dynconv.number_checks import check_heads, check_odd, check_probability
 from dynconv.ops.shapes import split_heads
@@ -56,7 +56,11 @@ def project_parts(layer: nn.Linear, x: Tensor, parts: int) -> tuple[Tensor, ...]
 
 
 class KVCache(NamedTuple):
-    """The keys and values of earlier positions (N, S, C) or of the source (B, H, S, d_k)."""
+    """The keys and values of S positions, in one of two layouts.
+
+    `SelfAttention.step` keeps earlier positions as (N, S, C), because each step appends to them.
+    `CrossAttention.project` splits the source's positions into heads once: (B, H, S, d_k).
+    """
 
     keys: Tensor
     values: Tensor
@@ -83,8 +87,8 @@ class SelfAttention(nn.Module):
         if window is not None:
             check_odd("window", window)
         self.heads, self.window, self.causal = heads, window, causal
-        self.in_proj = linear(channels, 3 * channels)
-        self.out_proj = linear(channels, channels)
+        self.in_proj = xavier_linear(channels, 3 * channels)
+        self.out_proj = xavier_linear(channels, channels)
         check_probability("dropout", dropout)
         self.dropout = dropout
 
@@ -136,9 +140,9 @@ class CrossAttention(nn.Module):
         super().__init__()
         check_heads(heads, channels)
         self.heads = heads
-        self.query_proj = linear(channels, channels)
-        self.memory_proj = linear(channels, 2 * channels)
-        self.out_proj = linear(channels, channels)
+        self.query_proj = xavier_linear(channels, channels)
+        self.memory_proj = xavier_linear(channels, 2 * channels)
+        self.out_proj = xavier_linear(channels, channels)
         check_probability("dropout", dropout)
         self.dropout = dropout
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dynconv import ops
 from dynconv.dtypes import upcast
-from dynconv.layers.projection import linear, zero_padding
+from dynconv.layers.projection import xavier_linear, zero_padding
 from dynconv.layers.state import check_steppable
 from dynconv.number_checks import check_positive
 
@@ -33,8 +33,10 @@ class AverageAttention(nn.Module):
         check_positive("channels", channels)
         check_positive("ffn", ffn)
         self.causal = causal
-        self.ffn = nn.Sequential(linear(channels, ffn), nn.ReLU(), linear(ffn, channels))
-        self.gates = linear(2 * channels, 2 * channels)
+        self.ffn = nn.Sequential(
+            xavier_linear(channels, ffn), nn.ReLU(), xavier_linear(ffn, channels)
+        )
+        self.gates = xavier_linear(2 * channels, 2 * channels)
 
     def _gated(self, x: Tensor, mean: Tensor) -> Tensor:
         g = self.ffn(mean)

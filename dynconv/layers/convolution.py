@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.choices import Normalization
 from dynconv.layers.history import History
-from dynconv.layers.projection import ProjectedMixer, linear, zero_padding
+from dynconv.layers.projection import ProjectedMixer, xavier_linear, zero_padding
 from dynconv.layers.state import check_steppable
 from dynconv.number_checks import check_heads, check_odd, check_positive
 from dynconv.ops.lightconv import same_kernel
@@ -24,7 +24,7 @@ def left_padding(kernel_size: int, causal: bool) -> int:
     return kernel_size - 1 if causal else kernel_size // 2
 
 
-class WindowConv(nn.Module):
+class PaddedConv(nn.Module):
     """Applies an `nn.Conv1d` and an activation to x (B, T, C), whose padding is set to zero.
 
     A causal layer pads K - 1 zeros on the left; any other layer pads (K - 1) // 2 on the left and
@@ -45,14 +45,14 @@ class WindowConv(nn.Module):
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         check_steppable(self, self.causal, x)
         past_size = self.kernel_size - 1
-        state = History.append(state, x, past_size)
-        return self._convolve(state.window(past_size + x.shape[1])), state
+        state = History.extended(state, x, past_size)
+        return self._convolve(state.last(past_size + x.shape[1])), state
 
-    def _convolve(self, window: Tensor) -> Tensor:
-        return self.activation(self.conv(window.transpose(1, 2))).transpose(1, 2)
+    def _convolve(self, padded: Tensor) -> Tensor:
+        return self.activation(self.conv(padded.transpose(1, 2))).transpose(1, 2)
 
 
-class DenseConv(WindowConv):
+class DenseConv(PaddedConv):
     """Convolves with C x C x K weights, without projections (Wu et al., Table 3, "CNN")."""
 
     def __init__(self, channels: int, kernel_size: int, *, causal: bool = False):
@@ -92,7 +92,7 @@ class LightConv(ProjectedMixer):
         self.pad_left = left_padding(kernel_size, causal)
         self.normalize = normalize
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(heads, kernel_size)))
-        self.out_proj = linear(channels, channels)
+        self.out_proj = xavier_linear(channels, channels)
 
     def kernel(self, dtype: torch.dtype) -> Tensor:
         """Return the normalised kernels, in train mode after DropConnect."""
@@ -165,8 +165,8 @@ class DynamicConv(ProjectedMixer):
         self.heads, self.kernel_size = heads, kernel_size
         self.pad_left = left_padding(kernel_size, causal)
         self.normalize = normalize
-        self.kernel_proj = linear(channels, heads * kernel_size, bias=False)
-        self.out_proj = linear(channels, channels)
+        self.kernel_proj = xavier_linear(channels, heads * kernel_size, bias=False)
+        self.out_proj = xavier_linear(channels, channels)
 
     def logits(self, x: Tensor) -> Tensor:
         """Return the kernels (B, T, H, K) that x predicts, before they are normalised."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from dynconv.errors import UserError
-from dynconv.layers.convolution import WindowConv
+from dynconv.layers.convolution import PaddedConv
 
 Layer = TypeVar("Layer", nn.Linear, nn.Conv1d)
 
@@ -21,17 +21,17 @@ SQRT_HALF = 0.5**0.5
 """the factor that scales the sum of two tensors of equal variance back to their variance"""
 
 
-def normalized(layer: Layer, gain: float) -> Layer:
-    """Weight-normalise a layer, initialised from N(0, gain / n) for n inputs per output; bias 0."""
+def init_weight_norm(layer: Layer, gain: float) -> Layer:
+    """Draw weights from N(0, gain / n), for n inputs per output, and weight-normalise the layer."""
     nn.init.normal_(layer.weight, std=math.sqrt(gain / layer.weight[0].numel()))
     nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
     weight_norm(layer)
     return layer
 
 
-def normalized_linear(inputs: int, outputs: int, retained: float = 1.0) -> nn.Linear:
+def weight_normed_linear(inputs: int, outputs: int, retained: float = 1.0) -> nn.Linear:
     """Return a weight-normalised linear layer; `retained` is 1 - p of the dropout before it."""
-    return normalized(nn.Linear(inputs, outputs), gain=retained)
+    return init_weight_norm(nn.Linear(inputs, outputs), gain=retained)
 
 
 class PositionedEmbedding(nn.Module):
@@ -70,14 +70,14 @@ class PositionedEmbedding(nn.Module):
         return self.dropout(x)
 
 
-class GatedConv(WindowConv):
+class GatedConv(PaddedConv):
     """Computes A * sigmoid(B) for [A B] = W X + b, a convolution and a GLU (section 3.2)."""
 
     def __init__(
         self, inputs: int, outputs: int, kernel_size: int, *, causal: bool, dropout: float
     ):
         # Near zero the gate is about 1/2, which divides the variance by 4.
-        conv = normalized(nn.Conv1d(inputs, 2 * outputs, kernel_size), gain=4 * (1 - dropout))
+        conv = init_weight_norm(nn.Conv1d(inputs, 2 * outputs, kernel_size), gain=4 * (1 - dropout))
         super().__init__(conv, causal, nn.GLU(dim=1))
         self.dropout = nn.Dropout(dropout)
 
@@ -111,8 +111,8 @@ class MultiStepAttention(nn.Module):
 
     def __init__(self, channels: int, embedding: int):
         super().__init__()
-        self.query_proj = normalized_linear(channels, embedding)
-        self.out_proj = normalized_linear(embedding, channels)
+        self.query_proj = weight_normed_linear(channels, embedding)
+        self.out_proj = weight_normed_linear(embedding, channels)
 
     def forward(self, h: Tensor, g: Tensor, memory: KeyedMemory) -> tuple[Tensor, Tensor]:
         """Return the next h (N, T, C) and a (N, T, S), from h and target embeddings g (N, T, E).

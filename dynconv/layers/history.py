@@ -22,19 +22,20 @@ class Slots:
 class History:
     """The last inputs of N sequences, which start as zeros.
 
-    `append` and `select` return new histories and never change the old one, although they may share
-    its buffer. `append` writes only the new positions. `select`, with which a beam search reorders
-    its hypotheses, copies only indices: row_of[n, i] is the row of slot i that contains the input
-    of sequence n. The buffer has room for twice the window. If it is full, or another history has
-    already written past this one's end, the window is copied to a new buffer.
+    `extended` and `select` return new histories and never change the old one, although they may
+    share its buffer. `extended` writes only the new positions. `select`, with which a beam search
+    reorders its hypotheses, copies only indices: row_of[n, i] is the row of slot i that contains
+    the input of sequence n. The buffer has room for twice as many positions as a layer looks back.
+    If it is full, or another history has already written past this one's end, these positions are
+    copied to a new buffer.
     """
 
     def __init__(self, slots: Slots, row_of: Tensor):
         self.slots, self.row_of = slots, row_of
 
     @staticmethod
-    def append(history: "History | None", x: Tensor, size: int) -> "History":
-        """Return `history` with x (N, n, C) appended, and at least `size` older positions.
+    def extended(history: "History | None", x: Tensor, size: int) -> "History":
+        """Return a history that adds x (N, n, C) and keeps at least `size` older positions.
 
         None stands for the history before the first position, which is `size` zeros.
         """
@@ -47,7 +48,7 @@ class History:
         slots, row_of, end = history.slots, history.row_of, history.row_of.shape[1]
         fits = end + n <= len(slots.data) and N <= slots.data.shape[1]
         if not fits or slots.filled != end:
-            slots = Slots(history.window(size).transpose(0, 1), max(2 * size + 1, size + n))
+            slots = Slots(history.last(size).transpose(0, 1), max(2 * size + 1, size + n))
             row_of = rows.expand(N, size)
             end = size
         slots.data[end : end + n, :N] = x
@@ -58,7 +59,7 @@ class History:
         """Return the history of these rows; a row may appear several times."""
         return History(self.slots, self.row_of.index_select(0, rows))
 
-    def window(self, size: int) -> Tensor:
+    def last(self, size: int) -> Tensor:
         """Return a copy of the last `size` positions (N, size, C)."""
         end = self.row_of.shape[1]
         row_of = self.row_of[:, end - size :]
@@ -70,10 +71,10 @@ class History:
         n, K = weight.shape[1], weight.shape[3]
         if self.row_of.shape[1] < K - 1 + n:
             raise ValueError(
-                f"{K} taps need {K - 1} earlier positions: History.append(state, x, {K - 1})"
+                f"{K} taps need {K - 1} earlier positions: History.extended(state, x, {K - 1})"
             )
         if n > 1:
-            return conv_windows(self.window(K - 1 + n), weight)
+            return conv_windows(self.last(K - 1 + n), weight)
         end = self.row_of.shape[1]
         past, row_of = self.slots.data[end - K : end], self.row_of[:, end - K :]
         return conv_step(past, row_of, weight[:, 0]).unsqueeze(1)

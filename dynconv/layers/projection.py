@@ -10,7 +10,7 @@ from dynconv.layers.state import check_steppable
 from dynconv.number_checks import check_probability
 
 
-def linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
+def xavier_linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
     """Return a linear layer with Xavier-uniform weights and a bias of zero."""
     layer = nn.Linear(inputs, outputs, bias)
     nn.init.xavier_uniform_(layer.weight)
@@ -36,7 +36,7 @@ class InputProjection(nn.Module):
         check_probability("input_dropout", dropout)
         self.glu = glu
         self.dropout = nn.Dropout(dropout)
-        self.linear = linear(channels, 2 * channels if glu else channels)
+        self.linear = xavier_linear(channels, 2 * channels if glu else channels)
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         x = self.linear(self.dropout(x))
@@ -87,5 +87,5 @@ class ProjectedMixer(nn.Module, ABC):
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         check_steppable(self, self.causal, x)
         x = self.in_proj(x)
-        state = History.append(state, x, self.past_size)
+        state = History.extended(state, x, self.past_size)
         return self.out_proj(self._mix_step(x, state)), state

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.dtypes import accumulator_dtype, upcast
 from dynconv.layers.direction import count_forward, flip_rest
-from dynconv.layers.projection import linear, zero_padding
+from dynconv.layers.projection import xavier_linear, zero_padding
 from dynconv.layers.state import check_steppable, run_steps
 from dynconv.number_checks import check_heads
 from dynconv.ops.retnet import retention_step
@@ -37,8 +37,8 @@ class Retention(nn.Module):
         check_heads(heads, channels)
         self.heads, self.causal = heads, causal
         self.forward_channels = count_forward(heads, "heads", causal) * (channels // heads)
-        self.in_proj = linear(channels, 4 * channels, bias=False)
-        self.out_proj = linear(channels, channels, bias=False)
+        self.in_proj = xavier_linear(channels, 4 * channels, bias=False)
+        self.out_proj = xavier_linear(channels, channels, bias=False)
 
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return q, k divided by sqrt(R), v and the gate g, each (B, T, C)."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.direction import count_forward
-from dynconv.layers.projection import linear, zero_padding
+from dynconv.layers.projection import xavier_linear, zero_padding
 from dynconv.layers.state import check_steppable, run_steps
 from dynconv.number_checks import check_positive
 from dynconv.ops.selective import selective_step
@@ -43,8 +43,8 @@ class SelectiveScan(nn.Module):
         bound = KERNEL_SIZE**-0.5
         self.kernel = nn.Parameter(torch.empty(channels, KERNEL_SIZE).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.zeros(channels))
-        self.parameter_proj = linear(channels, sum(self.sizes), bias=False)
-        self.dt_proj = linear(rank, channels)
+        self.parameter_proj = xavier_linear(channels, sum(self.sizes), bias=False)
+        self.dt_proj = xavier_linear(rank, channels)
         dt = torch.empty(channels).uniform_(math.log(1e-3), math.log(1e-1)).exp()
         self.dt_proj.bias = nn.Parameter(dt + (-(-dt).expm1()).log())  # its softplus is dt
         self.log_decay = nn.Parameter(torch.arange(1.0, state_size + 1).log().repeat(channels, 1))
@@ -87,9 +87,9 @@ class SelectiveSSM(nn.Module):
         check_positive("state_size", state_size)
         forwards = count_forward(channels, "channels", causal)
         self.widths = [forwards] if causal else [forwards, channels - forwards]
-        self.in_proj = linear(channels, 2 * channels, bias=False)
+        self.in_proj = xavier_linear(channels, 2 * channels, bias=False)
         self.scans = nn.ModuleList(SelectiveScan(width, state_size) for width in self.widths)
-        self.out_proj = linear(channels, channels, bias=False)
+        self.out_proj = xavier_linear(channels, channels, bias=False)
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         x, g = self.in_proj(zero_padding(x, pad_mask)).chunk(2, dim=-1)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.direction import count_forward, flip_rest
-from dynconv.layers.projection import linear, zero_padding
+from dynconv.layers.projection import xavier_linear, zero_padding
 from dynconv.layers.state import check_steppable, run_steps
 from dynconv.number_checks import check_positive
 from dynconv.ops.ssm import discretize, ssm_step
@@ -46,7 +46,7 @@ class S4D(nn.Module):
         self.frequency = nn.Parameter(math.pi * n)
         self.C = nn.Parameter(torch.randn(channels, state_size, 2) / math.sqrt(2))
         self.D = nn.Parameter(torch.ones(channels))
-        self.out_proj = linear(channels, 2 * channels)
+        self.out_proj = xavier_linear(channels, 2 * channels)
 
     def _system(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return dt (C,), A and C (C, state_size) in the precision of sums."""

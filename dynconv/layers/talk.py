@@ -7,17 +7,18 @@ from torch import Tensor
 from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.history import History
-from dynconv.layers.projection import ProjectedMixer, linear
+from dynconv.layers.projection import ProjectedMixer, xavier_linear
 from dynconv.number_checks import check_heads, check_reach
 
 
 class TaLKConv(ProjectedMixer):
-    """Sums windows whose two edges each position predicts; `weight_dropout` drops predictions.
+    """Sums windows whose two edges each position predicts.
 
     The offsets sigmoid(W x + b), one pair per head, are the reach of a window as a fraction of
     max_left and max_right. A layer with max_right = 0 is causal and predicts only the left edges.
-    Dropout is applied to the offsets, which are then clamped to 1. With `divide_by_reach`, sums are
-    divided by max_left + max_right + 1.
+    `weight_dropout`, named as in the paper's code, drops offsets, because there are no weights to
+    drop; the offsets are then clamped to 1. With `divide_by_max_length`, sums are divided by
+    max_left + max_right + 1, the length of the longest window.
     """
 
     def __init__(
@@ -27,7 +28,7 @@ class TaLKConv(ProjectedMixer):
         max_left: int,
         max_right: int,
         *,
-        divide_by_reach: bool = True,
+        divide_by_max_length: bool = True,
         glu: bool = False,
         weight_dropout: float = 0.0,
         input_dropout: float = 0.0,
@@ -37,9 +38,9 @@ class TaLKConv(ProjectedMixer):
         causal = max_right == 0
         super().__init__(channels, max_left, causal, glu, weight_dropout, input_dropout)
         self.max_left, self.max_right = max_left, max_right
-        self.divide_by_reach = divide_by_reach
-        self.offset_proj = linear(channels, heads if self.causal else 2 * heads)
-        self.out_proj = linear(channels, channels)
+        self.divide_by_max_length = divide_by_max_length
+        self.offset_proj = xavier_linear(channels, heads if self.causal else 2 * heads)
+        self.out_proj = xavier_linear(channels, channels)
 
     def _offsets(self, x: Tensor) -> Tensor:
         """Return the offsets (B, T, H) or (B, T, 2 H), in float32 or wider."""
@@ -60,4 +61,4 @@ class TaLKConv(ProjectedMixer):
         return self._scaled(history.convolve(share.to(x.dtype)))
 
     def _scaled(self, y: Tensor) -> Tensor:
-        return y if self.divide_by_reach else y * (self.max_left + self.max_right + 1)
+        return y if self.divide_by_max_length else y * (self.max_left + self.max_right + 1)

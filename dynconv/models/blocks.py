@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv.layers import CrossAttention
-from dynconv.layers.projection import linear
+from dynconv.layers.projection import xavier_linear
 from dynconv.models.activation_checkpointing import Recomputable
 from dynconv.models.mixers import build_mixer
 
@@ -23,8 +23,8 @@ class FeedForward(nn.Module):
     def __init__(self, channels: int, ffn: int, activation: str, dropout: float = 0.0):
         super().__init__()
         self.activation = {"relu": F.relu, "swish": F.silu}[activation]
-        self.linear1 = linear(channels, ffn)
-        self.linear2 = linear(ffn, channels)
+        self.linear1 = xavier_linear(channels, ffn)
+        self.linear2 = xavier_linear(ffn, channels)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from dynconv.layers.convs2s import (
     KeyedMemory,
     MultiStepAttention,
     PositionedEmbedding,
-    normalized_linear,
+    weight_normed_linear,
 )
 from dynconv.layers.history import History
 from dynconv.models.activation_checkpointing import Recomputable
@@ -47,7 +47,9 @@ class ConvBlock(Recomputable):
         self.conv = GatedConv(widths[-1], channels, kernel_size, causal=causal, dropout=dropout)
         self.attention = None if embedding is None else MultiStepAttention(channels, embedding)
         width = widths[-residual] if residual else channels
-        self.shortcut = nn.Identity() if width == channels else normalized_linear(width, channels)
+        self.shortcut = (
+            nn.Identity() if width == channels else weight_normed_linear(width, channels)
+        )
         self.residual = residual
 
     def forward(
@@ -123,9 +125,9 @@ class ConvStack(nn.Module):
             block = ConvBlock(widths, *layer, embedding=attended, causal=causal, dropout=dropout)
             blocks.append(block)
             widths.append(layer[0])
-        self.in_proj = normalized_linear(embedding, widths[0], retained=1 - dropout)
+        self.in_proj = weight_normed_linear(embedding, widths[0], retained=1 - dropout)
         self.blocks = nn.ModuleList(blocks)
-        self.out_proj = normalized_linear(widths[-1], output)
+        self.out_proj = weight_normed_linear(widths[-1], output)
 
     def forward(
         self,
@@ -181,7 +183,7 @@ class ConvS2S(Translator):
             config.decoder, config.attends, E, config.output_width, causal=True, dropout=p
         )
         self.dropout = nn.Dropout(p)
-        self.output = normalized_linear(config.output_width, target, retained=1 - p)
+        self.output = weight_normed_linear(config.output_width, target, retained=1 - p)
         self.gradient_share = 1 / sum(config.attends)
 
     def encode(self, source: Tensor, pad_mask: Tensor | None = None) -> KeyedMemory:

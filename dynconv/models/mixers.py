@@ -141,7 +141,9 @@ def build_dynamic(
     return import_layers().DynamicConv(channels, heads, kernel_size, causal=causal, **options)
 
 
-@register_mixer("talk", size_key="reach", options=["heads", "divide_by_reach", *PROJECTED_OPTIONS])
+@register_mixer(
+    "talk", size_key="reach", options=["heads", "divide_by_max_length", *PROJECTED_OPTIONS]
+)
 def build_talk(channels: int, reach: int, causal: bool, heads: int, **options: Any) -> nn.Module:
     reaches = {"max_left": reach, "max_right": 0 if causal else reach}
     return import_layers().TaLKConv(channels, heads, **reaches, **options)

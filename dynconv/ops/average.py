@@ -68,7 +68,7 @@ OPERATOR = Operator(
         "loop": cumulative_mean_loop,
         "sum": cumulative_mean_sum,
         "blocked": cumulative_mean_blocked,
-        "native": torch_ops.cumulative_mean,  # which sums in float64
+        "cpu": torch_ops.cumulative_mean,  # which sums in float64
         "cuda": on_gpu.cumulative_mean,  # which sums in short pieces
     },
     (Rule("blocked"),),

@@ -87,7 +87,7 @@ OPERATOR = Operator(
         "shifted": depthwise_conv_shifted,
         "conv1d": depthwise_conv_conv1d,
         "channels_last": depthwise_conv_channels_last,
-        "native": torch_ops.conv,
+        "cpu": torch_ops.conv,
         "cuda": on_gpu.conv,
     },
     (Rule("channels_last"),),

@@ -36,13 +36,13 @@ def dynamic_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     return torch.stack(rows, dim=1)
 
 
-def conv_windows(window: Tensor, weight: Tensor) -> Tensor:
-    """Compute out[b, t] = sum_j weight[b, t, :, j] window[b, t + j] of a padded sequence.
+def conv_windows(padded: Tensor, weight: Tensor) -> Tensor:
+    """Compute out[b, t] = sum_j weight[b, t, :, j] padded[b, t + j] of a padded sequence.
 
-    window (B, T + K - 1, C), weight (B, T, H, K); returns (B, T, C).
+    padded (B, T + K - 1, C), weight (B, T, H, K); returns (B, T, C).
     """
     H, K = weight.shape[2:]
-    windows = window.unfold(1, K, 1).unflatten(2, (H, -1)).transpose(3, 4)  # (B, T, H, K, R)
+    windows = padded.unfold(1, K, 1).unflatten(2, (H, -1)).transpose(3, 4)  # (B, T, H, K, R)
     return (weight.unsqueeze(3) @ windows).flatten(2)  # (B, T, C)
 
 
@@ -187,7 +187,7 @@ OPERATOR = Operator(
         "shifted": dynamic_conv_shifted,
         "taps": dynamic_conv_taps,
         "blocked": dynamic_conv_blocked,
-        "native": torch_ops.conv,
+        "cpu": torch_ops.conv,
         "cuda": on_gpu.conv,
     },
     (Rule("taps", max_K=3, min_T=11), Rule("band", max_T=64), Rule("blocked")),

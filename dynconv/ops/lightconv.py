@@ -105,7 +105,7 @@ OPERATOR = Operator(
         "blocked": from_dynamic_conv(dynamic_conv_blocked),
         "conv1d": light_conv_conv1d,
         "channels_last": light_conv_channels_last,
-        "native": torch_ops.conv,
+        "cpu": torch_ops.conv,
         "cuda": on_gpu.conv,
     },
     (Rule("band", max_T=10), Rule("channels_last")),

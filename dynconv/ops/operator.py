@@ -39,7 +39,7 @@ class Backend(Protocol):
         """Return whether the kernels are known to be right on the device of x."""
 
 
-BACKENDS: dict[str, Backend] = {"native": cpu, "cuda": cuda}
+BACKENDS: dict[str, Backend] = {"cpu": cpu, "cuda": cuda}
 """backends, keyed by the names that `impl` takes, in the order in which "auto" tries them"""
 
 

@@ -33,7 +33,7 @@ def conv_step_gather(past: Tensor, row_of: Tensor, weight: Tensor) -> Tensor:
 
 OPERATOR = Operator(
     "conv_step",
-    {"loop": conv_step_loop, "gather": conv_step_gather, "native": torch_ops.conv_step},
+    {"loop": conv_step_loop, "gather": conv_step_gather, "cpu": torch_ops.conv_step},
     rules=(Rule("gather"),),
     transformable="gather",
 )

@@ -75,10 +75,13 @@ def talk_conv_loop(
     return torch.stack(rows, dim=1)
 
 
-def talk_conv_window(
+def talk_conv_band(
     x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int
 ) -> Tensor:
-    """Build each head's weights as a T x T matrix, then multiply x by it."""
+    """Write the weights of each head into a T x T band matrix and multiply x by it.
+
+    It needs T^2 memory; `talk_conv_blocked` writes only the blocks near the diagonal.
+    """
     T, C = x.shape[1:]
     to_left, to_right = edge_distances(left, right, max_left, max_right)
     t = torch.arange(T, device=x.device, dtype=to_left.dtype)
@@ -166,7 +169,7 @@ class TalkBlocked(torch.autograd.Function):
         return out
 
     @staticmethod
-    @first_derivative_only("talk_conv with impl='blocked'", "use impl='window'")
+    @first_derivative_only("talk_conv with impl='blocked'", "use impl='band'")
     def backward(ctx, g):
         """Return the gradients; d out / d left is max_left / K times the token at the left edge."""
         x, left, right = ctx.saved_tensors
@@ -215,14 +218,14 @@ OPERATOR = Operator(
     "talk_conv",
     {
         "loop": talk_conv_loop,
-        "window": talk_conv_window,
+        "band": talk_conv_band,
         "table": talk_conv_table,
         "blocked": talk_conv_blocked,
-        "native": torch_ops.talk,
+        "cpu": torch_ops.talk,
         "cuda": on_gpu.talk,
     },
-    (Rule("window", max_T=10), Rule("blocked")),
-    transformable="window",
+    (Rule("band", max_T=10), Rule("blocked")),
+    transformable="band",
 )
 
 
@@ -245,7 +248,7 @@ def talk_conv(
     Offsets may be float32 if x is in half precision. Raises TypeError for mixed dtypes,
     and ValueError for shapes that do not fit, for a negative reach, when right and max_right
     contradict each other, or when `impl` is unknown or cannot run. For a second derivative give
-    impl="window", because "auto" may take an implementation that has none.
+    impl="band", because "auto" may take an implementation that has none; its memory grows with T^2.
     """
     check_talk(x, left, right, max_left, max_right)
     K = max_left + max_right + 1

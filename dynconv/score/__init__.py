@@ -5,7 +5,7 @@ from dynconv.score.base import Score
 from dynconv.score.bleu_score import bleu, chrf, split_compounds
 from dynconv.score.metric import compute_metric, score_report
 from dynconv.score.perplexity_score import Perplexity, perplexity
-from dynconv.score.rouge_score import lead, rouge
+from dynconv.score.summary_score import lead, rouge
 
 __all__ = [
     "Perplexity",

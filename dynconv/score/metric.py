@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from dynconv.errors import UserError, name_hint, quoted
 from dynconv.score.base import Score, check_pairs
 from dynconv.score.bleu_score import bleu, chrf
-from dynconv.score.rouge_score import rouge
+from dynconv.score.summary_score import rouge
 
 RESAMPLES = 1000
 """resamples of a bootstrap, sacreBLEU's default"""

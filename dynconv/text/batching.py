@@ -42,34 +42,40 @@ class Batch(NamedTuple):
         return Batch(*(part.to(device) for part in self))
 
 
-def pad(sequences: Sequence[Ids], *, before: int = 0, after: int = 0) -> tuple[Tensor, Tensor]:
-    """Return sequences as one (B, T) int64 tensor, padded at the end, and its bool mask.
+def pad_sequences(
+    sequences: Sequence[Ids], *, eos_before: bool = False, eos_after: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return sequences as one (B, T) int64 tensor, padded at the end, and its mask (B, T).
 
-    before, after  number of <eos> (0 or 1) to put before and after each sequence
+    The mask is True at padding. With `eos_before` or `eos_after`, each sequence begins or ends
+    with an additional <eos>.
     """
     lengths = np.array([len(s) for s in sequences])[:, None]
-    column = np.arange(before + int(lengths.max()) + after)
+    start = int(eos_before)
+    end = start + lengths
+    column = np.arange(start + int(lengths.max()) + eos_after)
     ids = np.full((len(sequences), len(column)), PAD)
-    ids[(column >= before) & (column < before + lengths)] = np.concatenate(sequences)
-    ids[:, :before] = EOS
-    ids[(column >= before + lengths) & (column < before + lengths + after)] = EOS
-    return torch.from_numpy(ids), torch.from_numpy(column >= before + lengths + after)
+    ids[(column >= start) & (column < end)] = np.concatenate(sequences)
+    ids[:, :start] = EOS
+    if eos_after:
+        ids[column == end] = EOS
+    return torch.from_numpy(ids), torch.from_numpy(column >= end + eos_after)
 
 
 def collate(pairs: Sequence[Pair]) -> Batch:
     """Turn pairs of ids into a batch, with <eos> appended to source and target."""
-    source, source_pad_mask = pad([s for s, _ in pairs], after=1)
+    source, source_pad_mask = pad_sequences([s for s, _ in pairs], eos_after=True)
     targets = [t for _, t in pairs]
-    prefix, _ = pad(targets, before=1)
-    target, target_pad_mask = pad(targets, after=1)
+    prefix, _ = pad_sequences(targets, eos_before=True)
+    target, target_pad_mask = pad_sequences(targets, eos_after=True)
     positions = torch.from_numpy(np.flatnonzero(~target_pad_mask.numpy()))
     return Batch(source, source_pad_mask, prefix, target.flatten()[positions], positions)
 
 
 def collate_text(excerpts: Sequence[Ids]) -> Batch:
     """Turn excerpts, each with the token before it, into a batch without a source."""
-    prefix, _ = pad([ids[:-1] for ids in excerpts])
-    target, target_pad_mask = pad([ids[1:] for ids in excerpts])
+    prefix, _ = pad_sequences([ids[:-1] for ids in excerpts])
+    target, target_pad_mask = pad_sequences([ids[1:] for ids in excerpts])
     positions = torch.from_numpy(np.flatnonzero(~target_pad_mask.numpy()))
     no_source = prefix[:, :0]
     return Batch(no_source, no_source.bool(), prefix, target.flatten()[positions], positions)

@@ -68,10 +68,10 @@ def test_it_counts_threads(threads, words, monkeypatch):
     assert describe_machine().splitlines()[0].endswith(f", {words}")
 
 
-def native_is_refused(words: str) -> None:
-    """Every operator refuses impl="native" with these words, and "auto" falls back to PyTorch."""
+def c_kernels_are_refused(words: str) -> None:
+    """Every operator refuses impl="cpu" with these words, and "auto" falls back to PyTorch."""
     for name in ("depthwise_conv", "light_conv", "dynamic_conv", "talk_conv", "cumulative_mean"):
-        assert "native" not in ops.implementations(name)
+        assert "cpu" not in ops.implementations(name)
     for call in (
         lambda impl: ops.depthwise_conv(X, WEIGHT.repeat(8, 1), pad_left=2, impl=impl),
         lambda impl: ops.light_conv(X, WEIGHT, pad_left=2, impl=impl),
@@ -81,19 +81,21 @@ def native_is_refused(words: str) -> None:
     ):
         torch.testing.assert_close(call("auto"), call("loop"))
         with pytest.raises(ValueError, match=words) as caught:
-            call("native")
-        assert str(caught.value).startswith("impl='native' cannot run: ")
+            call("cpu")
+        assert str(caught.value).startswith("impl='cpu' cannot run: ")
         assert "\n" not in str(caught.value)
 
 
 def test_no_compiler(machine, monkeypatch):
     monkeypatch.setenv("PATH", "")
     machine("/nonexistent/cc")
-    native_is_refused(r"no C compiler \(/nonexistent/cc, cc, gcc, clang\): .* 'apt install gcc'")
+    c_kernels_are_refused(
+        r"no C compiler \(/nonexistent/cc, cc, gcc, clang\): .* 'apt install gcc'"
+    )
     text = said()
-    assert f"The C kernels (impl='native') cannot run: {cpu.why_unavailable()}." in text
+    assert f"The C kernels (impl='cpu') cannot run: {cpu.why_unavailable()}." in text
     assert "Everything works without them, in PyTorch, but more slowly" in text
-    assert "talk_conv loop, window, table, blocked cumulative_mean" in text
+    assert "talk_conv loop, band, table, blocked cumulative_mean" in text
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ def test_no_compiler(machine, monkeypatch):
 )
 def test_compiler_that_fails(machine, tmp_path, text, words):
     machine(script(tmp_path, text))
-    native_is_refused(words)
+    c_kernels_are_refused(words)
     assert f"cannot run: {cpu.why_unavailable()}." in said()
     assert not list((tmp_path / "cache").rglob("*.so"))
 
@@ -123,7 +125,7 @@ class TestWithACompiler:
     def test_cache_that_cannot_be_written(self, machine, monkeypatch, tmp_path):
         (tmp_path / "file").write_text("")
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-        native_is_refused("file/dynconv.*: Not a directory; set XDG_CACHE_HOME to another")
+        c_kernels_are_refused("file/dynconv.*: Not a directory; set XDG_CACHE_HOME to another")
         assert f"cannot run: {cpu.why_unavailable()}." in said()
 
     def test_library_that_cannot_be_loaded(self, machine, monkeypatch):
@@ -133,16 +135,16 @@ class TestWithACompiler:
             path.write_bytes(b"half a library")
 
         monkeypatch.setattr(cpu, "build", build)
-        native_is_refused(r"float32-\w+\.so: file too short")
+        c_kernels_are_refused(r"float32-\w+\.so: file too short")
         assert f"cannot run: {cpu.why_unavailable()}." in said()
 
     def test_library_is_built_once(self, machine, tmp_path):
         machine(quick(tmp_path))
-        out = ops.light_conv(X, WEIGHT, pad_left=2, impl="native")
+        out = ops.light_conv(X, WEIGHT, pad_left=2, impl="cpu")
         (path,) = compiler.cache_directory().iterdir()
         built = path.stat().st_mtime_ns
         forget()
-        assert torch.equal(ops.light_conv(X, WEIGHT, pad_left=2, impl="native"), out)
+        assert torch.equal(ops.light_conv(X, WEIGHT, pad_left=2, impl="cpu"), out)
         assert [path] == list(compiler.cache_directory().iterdir())
         assert path.stat().st_mtime_ns == built
         text = said()
@@ -192,7 +194,7 @@ class TestWithACompiler:
             raise PermissionError
 
         monkeypatch.setattr(compiler.Path, "unlink", unlink)
-        native_is_refused(f"file too short.*: remove {foreign}, or set XDG_CACHE_HOME")
+        c_kernels_are_refused(f"file too short.*: remove {foreign}, or set XDG_CACHE_HOME")
 
     @pytest.mark.parametrize("other", ["/a/mkl/libiomp5.so", "/z/numpy.libs/libgomp-1.so"])
     def test_the_openmp_is_pytorchs(self, monkeypatch, other):
@@ -226,7 +228,7 @@ class TestWithACompiler:
         assert cpu.why_unavailable() is None
         assert not cpu.load_library(torch.float32).threaded()
         torch.testing.assert_close(
-            ops.cumulative_mean(X, impl="native"), ops.cumulative_mean(X, impl="loop")
+            ops.cumulative_mean(X, impl="cpu"), ops.cumulative_mean(X, impl="loop")
         )
         assert "does not fit PyTorch's, so they run on one thread." in said()
 
@@ -242,8 +244,8 @@ class TestWithACompiler:
             rtol=0.05,
             atol=0.05,
         )
-        with pytest.raises(ValueError, match="impl='native' cannot run: .*/compiler cannot build"):
-            ops.light_conv(*narrow, pad_left=2, impl="native")
+        with pytest.raises(ValueError, match="impl='cpu' cannot run: .*/compiler cannot build"):
+            ops.light_conv(*narrow, pad_left=2, impl="cpu")
 
     @pytest.mark.skipif(not shutil.which("clang"), reason="there is no clang")
     def test_clang(self, machine):
@@ -269,7 +271,7 @@ class TestWithACompiler:
 
         monkeypatch.delenv("XDG_CACHE_HOME")
         monkeypatch.setattr(compiler.Path, "home", home)
-        native_is_refused("no home directory: set HOME or XDG_CACHE_HOME")
+        c_kernels_are_refused("no home directory: set HOME or XDG_CACHE_HOME")
 
     def test_other_source_compiler_processor_or_openmp_is_another_library(
         self, machine, monkeypatch, tmp_path
@@ -314,7 +316,7 @@ class TestWithACompiler:
         environment = os.environ | {"XDG_CACHE_HOME": str(folder), "CC": quick(tmp_path)}
         program = (
             "import torch; from dynconv import ops;"
-            "print(ops.cumulative_mean(torch.ones(1, 3, 4), impl='native').sum().item())"
+            "print(ops.cumulative_mean(torch.ones(1, 3, 4), impl='cpu').sum().item())"
         )
         answers = [tmp_path / "0", tmp_path / "1"]
         processes = [

@@ -277,6 +277,12 @@ def test_the_old_names_of_settings_are_still_read(tmp_path):
     assert (recipe.train.clip_norm, recipe.decode.no_repeat_ngram_size) == (0.5, 3)
     assert (recipe.model.encoder.kernel_size, recipe.model.decoder.kernel_size[-1]) == (5, 13)
     assert load_recipe("help-de-en-ssm", ["model.state=8"]).model.state_size == 8
+    talk = load_recipe("help-de-en-talk", ["model.divide_by_reach=false"])
+    assert not talk.model.divide_by_max_length
+    old = loaded(tmp_path, "train: {optimizer: adam, weight_decay: 0.1}", "train.optimizer=adam")
+    assert old.train.optimizer == "adamw"
+    with pytest.raises(UserError, match="train.optimizer 'adem' .*adamw"):
+        loaded(tmp_path, "train: {optimizer: adem}")
     language = load_recipe("austen-dynamic", ["data.block=64", "decode.context=9"])
     assert (language.data.block_size, language.decode.context_window) == (64, 9)
     with pytest.raises(
@@ -289,10 +295,13 @@ def test_the_old_names_of_settings_are_still_read(tmp_path):
         load_recipe(path)
     old = BASE.replace("metric_in_words", "metric")
     assert loaded(tmp_path, old).published == loaded(tmp_path, BASE).published
-    rows = "{source: A, metric: B, laptop: {base: C, metric: D}, rows: [{name: E, recipe: F}]}"
+    rows = (
+        "{source: A, metric: B, laptop: {base: C, metric: D}, rows: [{name: E, recipe: F, row: G}]}"
+    )
     path.write_text(rows)
     table = load_experiment(path)
     assert (table.metric_in_words, table.laptop.metric_in_words) == ("B", "D")
+    assert table.rows[0].printed_name == "G"
 
 
 def test_old_numbers_of_tokens_without_eos_keep_their_meaning(tmp_path):
@@ -316,14 +325,14 @@ def test_normalize_none_still_leaves_the_sums_of_talk_undivided(tmp_path):
         stacks = f"encoder: {encoder}, decoder: {{layers: 2, mixer: talk, reach: 3}}"
         recipe = loaded(tmp_path, f"model: {{{stacks}, normalize: {normalize}}}")
         assert loaded(tmp_path, dump_recipe(recipe)) == recipe
-        return recipe.model.normalize, recipe.model.divide_by_reach
+        return recipe.model.normalize, recipe.model.divide_by_max_length
 
     talk = "{layers: 2, mixer: talk, reach: 3}"
     assert both(talk, "none") == ("softmax", False)
     assert both(talk, "softmax") == ("softmax", True)
     assert both("{layers: 2, mixer: light, kernel_size: 3}", "none") == ("none", False)
     with pytest.raises(UserError, match="model.normalize none has no effect"):
-        load_recipe("help-de-en-talk", ["model.normalize=none", "model.divide_by_reach=true"])
+        load_recipe("help-de-en-talk", ["model.normalize=none", "model.divide_by_max_length=true"])
 
 
 def test_the_order_of_overrides_does_not_matter_to_a_new_architecture():

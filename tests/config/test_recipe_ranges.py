@@ -81,7 +81,7 @@ def test_nothing_is_written_before_a_setting_is_refused(tmp_path, capsys, overri
 
 
 UNREAD = [
-    ("help-de-en-dynamic", "train.momentum=0.9", "optimizer adam does not use it"),
+    ("help-de-en-dynamic", "train.momentum=0.9", "optimizer adamw does not use it"),
     ("wmt14-en-de-convs2s", "train.eps=1e-6", "optimizer nag does not use it"),
     ("wmt14-en-de-convs2s", "train.betas=[0.9, 0.999]", "optimizer nag does not use it"),
     ("wmt14-en-de-convs2s", "train.lr_start=1e-5", "warmup is 0"),

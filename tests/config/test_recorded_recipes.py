@@ -90,7 +90,7 @@ def test_an_experiment_row_is_the_recorded_one(name):
     recipe = config.load_row(table, row)
     today = {
         "parameters": count_parameters(recipe),
-        "row": row.row,
+        "row": row.printed_name,
         "published": row.published,
         "updates": recipe.train.updates,
     }

@@ -10,7 +10,7 @@ from dynconv.config import Seq2SeqConfig, StackConfig
 from dynconv.decode import beam_search
 from dynconv.decode.constraints import at_least, no_repeat
 from dynconv.models import build
-from dynconv.text import EOS, PAD, pad
+from dynconv.text import EOS, PAD, pad_sequences
 
 BLOCKED = -torch.inf
 
@@ -69,7 +69,7 @@ def test_at_least_blocks_the_end_of_short_hypotheses():
 @pytest.mark.parametrize("search", [beam_search, stepwise])
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_no_hypothesis_repeats_itself(model, search, n):
-    source, mask = pad([[2, 3, 4, EOS], [5, EOS], [3, 3, 3, 3, 3, EOS]])
+    source, mask = pad_sequences([[2, 3, 4, EOS], [5, EOS], [3, 3, 3, 3, 3, EOS]])
     options = {"beam": 3, "lenpen": 2.0, "max_tokens": 14, "min_tokens": 13}
     free, bound = (
         [h.tokens for found in search(model, source, mask, **options, constraints=c) for h in found]
@@ -82,7 +82,7 @@ def test_no_hypothesis_repeats_itself(model, search, n):
 @pytest.mark.parametrize("search", [beam_search, stepwise])
 @pytest.mark.parametrize("least", [1, 4, 26])
 def test_the_least_length_holds_for_every_hypothesis(model, search, least):
-    source, mask = pad([[2, EOS], [3, 4, 5, 3, 4, EOS]])
+    source, mask = pad_sequences([[2, EOS], [3, 4, 5, 3, 4, EOS]])
     found = search(model, source, mask, beam=3, lenpen=0.0, min_tokens=least)
     lengths = [len(h.tokens) for hypotheses in found for h in hypotheses]
     assert min(lengths) + 1 == least  # this model likes to end

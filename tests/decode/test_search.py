@@ -14,21 +14,23 @@ from dynconv.decode.stepper import IncrementalStepper, RecomputingStepper
 from dynconv.models import Translator
 from dynconv.models.decoder import DecoderState
 from dynconv.models.mixers import MIXERS
-from dynconv.text import EOS, PAD, pad
+from dynconv.text import EOS, PAD, pad_sequences
 
 
 @pytest.fixture
 def sources():
     generator = torch.Generator().manual_seed(0)
     lengths = [5, 1, 3, 7]
-    return pad([[*torch.randint(2, 12, (n,), generator=generator).tolist(), EOS] for n in lengths])
+    return pad_sequences(
+        [[*torch.randint(2, 12, (n,), generator=generator).tolist(), EOS] for n in lengths]
+    )
 
 
 @pytest.mark.parametrize("lenpen", [0.0, 1.0, 1.7])
 def test_a_wide_beam_finds_what_enumeration_finds(lenpen):
     V, T = 4, 5
     model = model_of("dynamic", V)
-    source, mask = pad([[2, 3, 3, EOS], [3, EOS]])
+    source, mask = pad_sequences([[2, 3, 3, EOS], [3, EOS]])
     found = beam_search(model, source, mask, beam=V**T, lenpen=lenpen, max_tokens=T)
     for row in range(2):
         scores = {}
@@ -172,7 +174,7 @@ def test_length_limits_by_hand():
 
 @pytest.mark.parametrize("search", [greedy, beam_search, stepwise])
 def test_no_search_asks_for_more_positions_than_there_are(search):
-    source, mask = pad([[5, 6, 7, 8, 9, EOS], [4, EOS]])
+    source, mask = pad_sequences([[5, 6, 7, 8, 9, EOS], [4, EOS]])
     found = search(six_positions(), source, mask)
     tokens = found if search is greedy else [h[0].tokens for h in found]
     assert [len(ids) for ids in tokens] == [5, 5]
@@ -210,7 +212,7 @@ class ToyTranslator(Translator):
 
 def test_a_translator_needs_only_its_interface():
     torch.manual_seed(0)
-    model, sources = ToyTranslator(), pad([[3, 4, EOS], [5, 3, 6, 7, EOS], [6, EOS]])
+    model, sources = ToyTranslator(), pad_sequences([[3, 4, EOS], [5, 3, 6, 7, EOS], [6, EOS]])
     with_state, without = (
         beam_search(model, *sources, beam=3, make_stepper=stepper)
         for stepper in (IncrementalStepper, RecomputingStepper)

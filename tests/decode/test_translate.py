@@ -13,7 +13,7 @@ from dynconv.decode.constraints import no_repeat
 from dynconv.decode.stepper import IncrementalStepper
 from dynconv.decode.translating import make_search
 from dynconv.errors import DivergedError
-from dynconv.text import EOS, Vocabularies, Vocabulary, pad
+from dynconv.text import EOS, Vocabularies, Vocabulary, pad_sequences
 
 
 @pytest.fixture
@@ -86,7 +86,9 @@ def test_translate_obeys_the_recipe(vocabularies, change):
     options = {"beam": 3, **change}
     if n := options.pop("no_repeat_ngram_size", 0):
         options["constraints"] = [no_repeat(n)]
-    found = beam_search(model, *pad(vocabularies.source.encode(lines), after=1), **options)
+    found = beam_search(
+        model, *pad_sequences(vocabularies.source.encode(lines), eos_after=True), **options
+    )
     assert changed == [vocabularies.target.decode(h[0].tokens) for h in found]
     assert changed != plain
 
@@ -108,7 +110,7 @@ def test_each_option_of_the_search_changes_an_output_or_a_score(vocabularies, na
     model.output.weight.data *= 5  # sure of itself, it repeats words
     model.output.weight.data[EOS] *= 3  # and ends
     lines = ["neun und zwanzig", "ein und dreißig", "zwei und vierzig, drei und siebzig"]
-    source, pad_mask = pad(vocabularies.source.encode(lines), after=1)
+    source, pad_mask = pad_sequences(vocabularies.source.encode(lines), eos_after=True)
     plain, changed = (
         make_search(model, DecodeConfig(**options), IncrementalStepper)(source, pad_mask)
         for options in ({"lenpen": 2.0}, {"lenpen": 2.0, name: CHANGED[name]})

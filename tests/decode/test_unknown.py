@@ -12,7 +12,7 @@ from dynconv.decode import beam_search, translate
 from dynconv.decode.unknown import read_dictionary, replace_unknown
 from dynconv.errors import UserError
 from dynconv.models import build
-from dynconv.text import EOS, UNK, Vocabularies, Vocabulary, pad
+from dynconv.text import EOS, UNK, Vocabularies, Vocabulary, pad_sequences
 from dynconv.train import train
 
 ATTENTION = [[0.1, 0.6, 0.2, 0.1], [0.7, 0.1, 0.1, 0.1], [0.1, 0.2, 0.1, 0.6], [0.25] * 4]
@@ -103,7 +103,7 @@ def test_translate_replaces_unknown_words(model, vocabularies, tmp_path):
             assert text == ""
             continue
         words = line.split()[:5]
-        source, mask = pad(vocabularies.source.encode([" ".join(words)]), after=1)
+        source, mask = pad_sequences(vocabularies.source.encode([" ".join(words)]), eos_after=True)
         ids = beam_search(model, source, mask, beam=2, max_tokens=6)[0][0].tokens
         attention = model.attention(torch.tensor([[EOS, *ids]]), model.encode(source, mask))[0]
         for t, (i, word) in enumerate(zip(ids, text.split(" "), strict=True)):

@@ -407,9 +407,9 @@ def test_talk_offsets_of_all_kinds(reach):
     actual = results_of("talk_conv", inputs, K, g)
     reference = (call("talk_conv", "loop", inputs, K), *expected("talk_conv", inputs, K, g)[1:2])
     assert_exact(actual, reference, "")
-    native = ops.talk_conv(*(leaves := [z.requires_grad_() for z in inputs]), max_left=reach,
+    in_c = ops.talk_conv(*(leaves := [z.requires_grad_() for z in inputs]), max_left=reach,
                            max_right=reach, impl="blocked")  # fmt: skip
-    for a, b in zip(actual[2:], torch.autograd.grad(native, leaves, g)[1:], strict=True):
+    for a, b in zip(actual[2:], torch.autograd.grad(in_c, leaves, g)[1:], strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
 
 
@@ -425,7 +425,7 @@ def test_a_talk_offset_that_is_nan_affects_only_its_own_position(side, bad):
             assert gradients[side][0, t, 1].isnan()
             assert out[0, t, 3:].isnan().all()
         else:
-            reference = call("talk_conv", "window", [z.double() for z in inputs], K)[0, t, 3:]
+            reference = call("talk_conv", "band", [z.double() for z in inputs], K)[0, t, 3:]
             torch.testing.assert_close(out[0, t, 3:].double(), reference, rtol=1e-4, atol=1e-5)
         rest = torch.ones(200, 6, dtype=torch.bool)
         rest[t, 3:] = False

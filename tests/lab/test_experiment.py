@@ -39,7 +39,7 @@ from dynconv.train.trained import Evaluation
 
 ATTENTION = {"mixer": "attention"}
 TWO = [
-    {"name": "dynamic", "row": "DynamicConv", "published": "26.9 ± 0.2"},
+    {"name": "dynamic", "printed_name": "DynamicConv", "published": "26.9 ± 0.2"},
     {
         "name": "attention",
         "changes": {
@@ -309,7 +309,7 @@ def test_a_finished_run_of_another_recipe(small, started_runs, capsys):
         ({"rows": [{"name": "a/b"}]}, "rows.0: name 'a/b' cannot name a directory"),
         ({"rows": [{"name": "a", "change": {}}]}, "unknown key rows.0.change; did you mean change"),
         ({"rows": [{"name": "a", "published": 26.9}]}, "rows.0.published 26.9 must be text"),
-        ({"rows": [{"row": "a"}]}, "rows.0.name is missing"),
+        ({"rows": [{"printed_name": "a"}]}, "rows.0.name is missing"),
         ({"base": None}, "dynamic has no recipe: give it one, or the experiment a base"),
         ({"rows": [{"name": "a", "recipe": "help"}]}, "row a: no recipe 'help'"),
         ({"changes": {"model": {"head": 3}}}, "row dynamic: "),
@@ -374,12 +374,12 @@ TABLES = [name for name, each in SHIPPED.items() if each.source in ROWS]
 def test_every_row_of_the_papers_tables_is_there_with_its_printed_number(name):
     """Also at full size, where the row may be a recipe of its own, and in several tables."""
     experiment = SHIPPED[name]
-    ours = [(row.row, row.published, row.parameters) for row in experiment.rows]
+    ours = [(row.printed_name, row.published, row.parameters) for row in experiment.rows]
     assert ours == ROWS[experiment.source]
     for row in experiment.rows:
         published = load_row(experiment, row, laptop=False).published
         metric = experiment.metric_in_words
-        wanted = experiment.source, row.row, row.published, metric, row.parameters
+        wanted = experiment.source, row.printed_name, row.published, metric, row.parameters
         assert wanted in [astuple(each) for each in published]
 
 
@@ -394,11 +394,11 @@ def test_the_rows_say_what_their_names_say():
     assert layers == [3, 4, 4]
     for row in SHIPPED["convs2s-table5"].rows:
         attends = model("convs2s-table5", row.name).attends
-        assert row.row == ",".join(str(n) for n, on in enumerate(attends, 1) if on)
+        assert row.printed_name == ",".join(str(n) for n, on in enumerate(attends, 1) if on)
     for side, name in (("encoder", "convs2s-table7"), ("decoder", "convs2s-table8")):
         for row in SHIPPED[name].rows:
             stack = getattr(model(name, row.name), side)
-            assert row.row == f"k={stack.kernel_size}, {stack.layers} {side} layers"
+            assert row.printed_name == f"k={stack.kernel_size}, {stack.layers} {side} layers"
             assert isinstance(model(name, row.name), ConvS2SConfig)
     rows = SHIPPED["wu2019-table6"].rows
     kinds = [model("wu2019-table6", row.name).normalize for row in rows]

@@ -22,7 +22,7 @@ from dynconv.lab import export, ledger
 from dynconv.lab.export import REGISTER, dequantize, greedy_bleu, pack_vocabulary, quantize
 from dynconv.models import build
 from dynconv.tasks import translation
-from dynconv.text import EOS, encode_corpus, load_parallel, pad
+from dynconv.text import EOS, encode_corpus, load_parallel, pad_sequences
 from dynconv.train import load_model, train
 
 STATIC = ROOT / "book/_static"
@@ -95,7 +95,7 @@ def same_in_pytorch(found: list[dict], model, vocabulary, lines: list[str]) -> N
     sources = vocabulary.encode(lines)
     assert [each["source"] for each in found] == sources
     full = [(each, ids) for each, ids in zip(found, sources, strict=True) if ids]
-    source, pad_mask = pad([ids for _, ids in full], after=1)
+    source, pad_mask = pad_sequences([ids for _, ids in full], eos_after=True)
     targets = greedy(model, source, pad_mask)
     for row, ((each, ids), target) in enumerate(zip(full, targets, strict=True)):
         assert each["target"] == target

@@ -18,9 +18,9 @@ def inputs(rows: int, count: int, seed: int) -> torch.Tensor:
 def test_window_is_the_last_inputs_with_zeros_before():
     x, state = inputs(3, 20, 0), None
     for t in range(20):
-        state = History.append(state, x[:, t : t + 1], SIZE)
+        state = History.extended(state, x[:, t : t + 1], SIZE)
         expected = torch.cat([torch.zeros(3, SIZE, C), x[:, : t + 1]], dim=1)[:, -SIZE - 1 :]
-        assert torch.equal(state.window(SIZE + 1), expected)
+        assert torch.equal(state.last(SIZE + 1), expected)
 
 
 def test_random_reorderings_equal_a_plain_buffer():
@@ -31,20 +31,20 @@ def test_random_reorderings_equal_a_plain_buffer():
         rows = 2 if t == 0 else len(plain)
         x = inputs(rows, 1 + t % 3, t)
         plain = torch.zeros(rows, SIZE, C) if plain is None else plain
-        state, plain = History.append(state, x, SIZE), torch.cat([plain, x], dim=1)
-        assert torch.equal(state.window(SIZE), plain[:, -SIZE:])
+        state, plain = History.extended(state, x, SIZE), torch.cat([plain, x], dim=1)
+        assert torch.equal(state.last(SIZE), plain[:, -SIZE:])
         size = 1 + int(torch.randint(8, (1,), generator=draw))
         order = torch.randint(rows, (size,), generator=draw)
         state, plain = state.select(order), plain[order]
 
 
 def test_two_futures_of_one_state_do_not_meet():
-    base = History.append(None, inputs(2, 3, 0), SIZE)
-    first = History.append(base, inputs(2, 1, 1), SIZE)
-    second = History.append(base, inputs(2, 1, 2), SIZE)
-    assert torch.equal(first.window(1), inputs(2, 1, 1))
-    assert torch.equal(second.window(1), inputs(2, 1, 2))
-    assert torch.equal(base.window(3), inputs(2, 3, 0))
+    base = History.extended(None, inputs(2, 3, 0), SIZE)
+    first = History.extended(base, inputs(2, 1, 1), SIZE)
+    second = History.extended(base, inputs(2, 1, 2), SIZE)
+    assert torch.equal(first.last(1), inputs(2, 1, 1))
+    assert torch.equal(second.last(1), inputs(2, 1, 2))
+    assert torch.equal(base.last(3), inputs(2, 3, 0))
 
 
 def test_the_gathered_windows_equal_the_loop():
@@ -57,7 +57,7 @@ def test_the_gathered_windows_equal_the_loop():
 
 @pytest.mark.parametrize("R", [1, 8, 20, 64, 70, 200])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_native_step_equals_the_gathered_windows(dtype, R):
+def test_the_c_kernel_of_a_step_equals_the_gathered_windows(dtype, R):
     if cpu.why_unavailable():
         pytest.skip(cpu.why_unavailable())
     K, H, N = 5, 2, 7
@@ -147,14 +147,14 @@ def test_a_step_refuses_arguments_that_do_not_fit(arguments, error, words, impl)
 @pytest.mark.parametrize("channels", [2, 32])
 def test_a_history_shorter_than_the_kernel_is_refused(channels, n):
     """The C kernel would read past it."""
-    state = History.append(None, torch.randn(2, n, channels), 1)
-    with pytest.raises(ValueError, match="^5 taps need 4 earlier positions: History.append"):
+    state = History.extended(None, torch.randn(2, n, channels), 1)
+    with pytest.raises(ValueError, match="^5 taps need 4 earlier positions: History.extended"):
         state.convolve(torch.ones(2, n, 1, 5))
 
 
 @pytest.mark.parametrize("n", [1, 2])
 @pytest.mark.parametrize("channels", [2, 32])
 def test_a_kernel_of_another_dtype_is_refused(channels, n):
-    state = History.append(None, torch.randn(2, n, channels).bfloat16(), 4)
+    state = History.extended(None, torch.randn(2, n, channels).bfloat16(), 4)
     with pytest.raises((TypeError, RuntimeError), match="(?i)bfloat16"):
         state.convolve(torch.ones(2, n, 1, 5))

@@ -41,7 +41,7 @@ VARIANTS = {
     "dynamic1": lambda causal: DynamicConv(C, H, 1, causal=causal),
     "light none": lambda causal: LightConv(C, H, 5, causal=causal, normalize="none"),
     "dynamic tanh": lambda causal: DynamicConv(C, H, 5, causal=causal, normalize="tanh"),
-    "talk none": lambda causal: TaLKConv(C, H, 4, 0 if causal else 4, divide_by_reach=False),
+    "talk none": lambda causal: TaLKConv(C, H, 4, 0 if causal else 4, divide_by_max_length=False),
 }
 LAYERS = (*MIXERS, *VARIANTS)
 RECURRENT = ("ssm", "retention", "selective")
@@ -203,7 +203,7 @@ class Conv(torch.nn.Module):
         if self.fault != "bidirectional":
             check_steppable(self, self.causal, x)
         x = self.linear(x)
-        state = History.append(state, x, 1 if self.fault == "history" else 2)
+        state = History.extended(state, x, 1 if self.fault == "history" else 2)
         weight = self.weight if self.fault == "dtype" else self.weight.to(x.dtype)
         return state.convolve(same_kernel(x, weight)), state
 
@@ -212,7 +212,7 @@ class Conv(torch.nn.Module):
     ("fault", "words"),
     [
         ("bidirectional", r"step cannot look ahead as forward does: begin it with check_steppable"),
-        ("history", r"ValueError: 3 taps need 2 earlier positions: History\.append"),
+        ("history", r"ValueError: 3 taps need 2 earlier positions: History\.extended"),
         ("dtype", "under autocast: TypeError: past is torch.bfloat16, weight torch.float32"),
     ],
 )
@@ -422,7 +422,9 @@ def test_kernels_are_normalised_as_asked(kind):
 
 
 def test_talk_divides_its_sums_by_their_reach():
-    layers = [TaLKConv(C, H, 4, 4, divide_by_reach=divide).double() for divide in (True, False)]
+    layers = [
+        TaLKConv(C, H, 4, 4, divide_by_max_length=divide).double() for divide in (True, False)
+    ]
     layers[1].load_state_dict(layers[0].state_dict())
     means, sums = (layer(tokens(9)) for layer in layers)
     torch.testing.assert_close(means * 9, sums)  # out_proj's bias is 0 at first

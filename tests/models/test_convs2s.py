@@ -18,11 +18,11 @@ from dynconv.layers.convs2s import (
     KeyedMemory,
     MultiStepAttention,
     PositionedEmbedding,
-    normalized_linear,
+    weight_normed_linear,
 )
 from dynconv.models import build
 from dynconv.tasks import Translation
-from dynconv.text import EOS, collate, pad
+from dynconv.text import EOS, collate, pad_sequences
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.update import BatchLoss
 from dynconv.train.weights import load_weights, named_weights
@@ -221,7 +221,7 @@ def test_known_positions(golden):
 
 def test_known_weight_norm_of_a_linear_layer(golden):
     case = golden.case("weightnorm_linear").arrays
-    layer = normalized_linear(5, 7).double()
+    layer = weight_normed_linear(5, 7).double()
     set_weights(layer, case)
     close(layer.weight, case["weight_effective"])
     out = layer(torch.from_numpy(case["x"]))
@@ -279,7 +279,7 @@ def test_nothing_looks_ahead():
 
 def test_a_beam_search_with_state_equals_one_without():
     model = small(vocab_size=12)
-    source, pad_mask = pad([[3, 4, 5, 6, EOS], [7, EOS], [8, 9, 10, EOS]])
+    source, pad_mask = pad_sequences([[3, 4, 5, 6, EOS], [7, EOS], [8, 9, 10, EOS]])
     with_state, without = (
         beam_search(model, source, pad_mask, beam=3, make_stepper=stepper)
         for stepper in (IncrementalStepper, RecomputingStepper)

@@ -193,8 +193,8 @@ RANGES = [
 @pytest.mark.parametrize(("schedule", "name", "value"), RANGES)
 def test_each_bound_of_train_is_refused_or_trains(schedule, name, value, recipe, tmp_path):
     """No accepted number makes a traceback, or a run that ends before its first update."""
-    adam = name != "momentum"
-    changes = {name: value, "schedule": schedule, "optimizer": "adam" if adam else "nag"}
+    optimizer = "nag" if name == "momentum" else "adamw"
+    changes = {name: value, "schedule": schedule, "optimizer": optimizer}
     short = {"updates": 1, "warmup": 0 if schedule == "plateau" else 1}
     try:
         tiny = replace(recipe, train=replace(recipe.train, **short | changes))

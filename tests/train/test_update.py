@@ -122,8 +122,8 @@ def test_an_entry_adds_an_optimizer(
     recipe, tmp_path, monkeypatch, class_name, options, moments, scalars
 ):
     """It trains, and resumes from its state."""
-    entry = Optimizer(class_name, {}, options, moments, scalars, state="-")
-    monkeypatch.setitem(OPTIMIZERS, "adam", entry)
+    entry = Optimizer(class_name, {}, options, moments, scalars, moments_in_words="-")
+    monkeypatch.setitem(OPTIMIZERS, "adamw", entry)
     train(recipe, tmp_path, StoppingWatch(5))
     assert train(recipe, tmp_path) is None
     assert CheckpointStore(tmp_path).choose("last").meta["update"] == 10

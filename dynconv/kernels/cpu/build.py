@@ -123,7 +123,7 @@ def require_compiler() -> list[str]:
     tried = ", ".join(name for name, *_ in commands)
     raise NoKernelsError(
         f"no C compiler ({tried}): install one, for instance with "
-        "'apt install gcc' or 'conda install gcc', for impl='native'"
+        "'apt install gcc' or 'conda install gcc', for impl='cpu'"
     )
 
 

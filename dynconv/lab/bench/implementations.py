@@ -19,8 +19,8 @@ LIMIT = 8e9
 """bytes that an implementation may need; at most half of the memory here"""
 if hasattr(os, "sysconf"):  # not on Windows
     LIMIT = min(LIMIT, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)
-MATRICES = {"band": 2, "window": 9}
-"""T x T matrices per head in memory at the peak, by implementation"""
+MATRICES = {"light_conv": 2, "dynamic_conv": 2, "talk_conv": 9}
+"""T x T matrices per head in memory at the peak of impl="band", by operator"""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ class Implementation:
         if direction == "backward" and self.gradient is not None:
             run.kept = self.gradient.nbytes  # the graph keeps the output alive, which is as large
         B, T, _, H = self.case.shape
-        need = MATRICES.get(self.impl, 0) * B * H * T * T * self.case.dtype.itemsize
+        matrices = MATRICES.get(self.case.operator, 0) if self.impl == "band" else 0
+        need = matrices * B * H * T * T * self.case.dtype.itemsize
         if need > LIMIT:
             run.note = f"needs about {need / 1e9:.3g} GB, more than {LIMIT / 1e9:.3g} GB"
         return run

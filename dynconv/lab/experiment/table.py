@@ -26,7 +26,7 @@ def collect_results(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
         rows.append(
             {
                 "name": row.name,
-                "row": row.row,
+                "row": row.printed_name,
                 "published": row.published,
                 "note": row.note,
                 "mixer": lowest_mixer(recipe.model),

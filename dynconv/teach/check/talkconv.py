@@ -246,7 +246,7 @@ def true_width(mine: Callable[..., Tensor]) -> None:
 def mean_of_window(x, left, right, max_left, max_right) -> Tensor:
     """Return the mean of each window, computed by the package."""
     reaches = {"max_left": max_left, "max_right": max_right}
-    total = (max_left + max_right + 1) * ops.talk_conv(x, left, right, **reaches, impl="window")
+    total = (max_left + max_right + 1) * ops.talk_conv(x, left, right, **reaches, impl="band")
     width = sum(edge_distances(left, right, **reaches)) + 1
     return total / width.repeat_interleave(x.shape[2] // left.shape[2], dim=2)
 

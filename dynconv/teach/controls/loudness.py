@@ -22,7 +22,10 @@ def loud_layers() -> dict[str, Any]:
         runs = [names["copy_losses"](seed, **how) for seed in seeds]
         return [len(losses) if len(losses) < 300 else None for losses in runs]
 
-    divided = {"divided": {"divide_by_reach": True}, "not divided": {"divide_by_reach": False}}
+    divided = {
+        "divided": {"divide_by_max_length": True},
+        "not divided": {"divide_by_max_length": False},
+    }
     numbers = {
         f"{name}, reach {reach}, rate {rate}": needed(reach=reach, rate=rate, **how)
         for reach in (15, 1)
@@ -35,11 +38,11 @@ def loud_layers() -> dict[str, Any]:
             numbers[what] = needed(reach=1, rate=rate, depth=7, **how)
     for name, how in UNDONE.items():
         what = f"not divided, reach 1, rate 0.03, {name}"
-        numbers[what] = needed(reach=1, rate=0.03, divide_by_reach=False, **how)
+        numbers[what] = needed(reach=1, rate=0.03, divide_by_max_length=False, **how)
     for name in ("nothing", "small start", "short steps"):
         what = f"not divided, reach 1, rate 0.03, {name}, seeds 6 to 13"
         how = UNDONE.get(name, {})
-        numbers[what] = needed(range(6, 14), reach=1, rate=0.03, divide_by_reach=False, **how)
+        numbers[what] = needed(range(6, 14), reach=1, rate=0.03, divide_by_max_length=False, **how)
     return numbers
 
 

@@ -113,7 +113,7 @@ RIGHT = {
     "summed_area": [corners],
     "talk": [
         by_table,
-        ops.talk.talk_conv_window,
+        ops.talk.talk_conv_band,
         ops.talk.talk_conv_blocked,
         lambda *given: by_table(*given).float(),
     ],

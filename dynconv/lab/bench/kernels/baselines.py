@@ -101,7 +101,7 @@ def eager_implementations(case: Case) -> dict[str, Callable[..., Tensor]]:
     operator = case.operator
     sizes = case.options()
     sizes |= {"dropout": DROPOUT} if operator == SOFTMAX_CONV else {}
-    names = [n for n in ops.implementations(operator) if n not in ("loop", "native", "cuda")]
+    names = [n for n in ops.implementations(operator) if n not in ("loop", "cpu", "cuda")]
     functions = {name: partial(getattr(ops, operator), **sizes, impl=name) for name in names}
 
     def shifted(x: Tensor, logits: Tensor) -> Tensor:

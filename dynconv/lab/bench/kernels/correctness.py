@@ -62,7 +62,7 @@ def compute_reference(
         leaves = [z.detach().to(torch.float64, copy=True).requires_grad_() for z in some]
         with torch.enable_grad():
             if case.operator == "talk_conv":
-                impl = "window" if T <= 1000 else "table"  # T x T numbers per head, or T
+                impl = "band" if T <= 1000 else "table"  # T x T numbers per head, or T
                 out = ops.talk_conv(*leaves, max_left=pad, max_right=pad, impl=impl)
             elif case.operator == SOFTMAX_CONV:
                 weight = leaves[1].softmax(-1) * (1 if factor is None else factor[rows])

@@ -27,14 +27,14 @@ from dynconv.kernels.cpu import build as cpu
 if cpu.why_unavailable():
     pytest.skip(cpu.why_unavailable(), allow_module_level=True)
 
-OPERATORS = operators_with("native")
+OPERATORS = operators_with("cpu")
 
 
 def compare(name: str, dtype, B: int, T: int, H: int, R: int, K: int) -> None:
     torch.manual_seed(T)
     inputs = case(name, B, T, H, R, K, dtype)
     g = torch.randn(B, T, H * R).to(dtype)
-    actual = graph(name, "native", inputs, K, g)
+    actual = graph(name, "cpu", inputs, K, g)
     assert [a.dtype for a in actual[1:]] == [z.dtype for z in inputs]
     assert_exact(actual, expected(name, inputs, K, g), f"{name} {B=} {T=} {H=} {R=} {K=}")
 
@@ -76,10 +76,10 @@ def test_threads_change_no_bit(name, R, dtype):
             inputs = case(name, B, 1300 // B, 256 // R, R, 7, dtype)
             g = torch.randn_like(inputs[0])
             torch.set_num_threads(1)
-            one = graph(name, "native", inputs, 7, g)
+            one = graph(name, "cpu", inputs, 7, g)
             torch.set_num_threads(2)
             for _ in range(2):
-                two = graph(name, "native", inputs, 7, g)
+                two = graph(name, "cpu", inputs, 7, g)
                 assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
     finally:
         torch.set_num_threads(before)
@@ -90,7 +90,7 @@ def test_nothing_but_the_inputs_is_kept(name):
     inputs = [z.requires_grad_() for z in case(name, 2, 40, 3, 4, 7)]
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(kept.append, lambda _: None):
-        call(name, "native", inputs, 7)
+        call(name, "cpu", inputs, 7)
     own = {z.data_ptr(): z.nbytes for z in inputs}
     assert all(own.get(z.data_ptr()) == z.nbytes for z in kept)
     assert len(kept) == {"cumulative_mean": 0, "talk_conv": 3}.get(name, 2)
@@ -100,14 +100,14 @@ def test_nothing_but_the_inputs_is_kept(name):
 @pytest.mark.parametrize("name", [*CONVS, "cumulative_mean"])
 def test_second_derivatives_of_the_c_kernels_are_right(name, R):
     inputs = [z.requires_grad_() for z in case(name, 2, 4, 2, R, 3)]
-    assert gradgradcheck(lambda *inputs: call(name, "native", inputs, 3), inputs)
+    assert gradgradcheck(lambda *inputs: call(name, "cpu", inputs, 3), inputs)
 
 
 def test_talk_has_no_second_derivative_and_says_so():
     x, *offsets = (z.requires_grad_() for z in case("talk_conv", 1, 4, 1, 2, 3))
-    out = call("talk_conv", "native", [x, *offsets], 3)
+    out = call("talk_conv", "cpu", [x, *offsets], 3)
     (dx,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
-    with pytest.raises(NotImplementedError, match="no second derivative: use impl='window'"):
+    with pytest.raises(NotImplementedError, match="no second derivative: use impl='band'"):
         dx.sum().backward()
 
 
@@ -118,20 +118,20 @@ def test_talk_is_as_exact_at_the_end_of_a_long_text(mean):
     inputs[1:] = [z * 0.9 for z in inputs[1:]]
     g = torch.randn(1, 50_000, 2) + mean
     reference = graph("talk_conv", "blocked", [z.double() for z in inputs], K, g.double())
-    actual = graph("talk_conv", "native", inputs, K, g)
+    actual = graph("talk_conv", "cpu", inputs, K, g)
     for part in (slice(0, 1000), slice(-1000, None), slice(None)):
         # An offset's gradient is a token times g, and rounding may move its edge past a token.
         for a, b in zip(actual[:2], reference[:2], strict=True):
             assert (a[:, part] - b[:, part]).norm() <= 5e-7 * b[:, part].norm()
     for half in ([inputs[0].to(HALF), *inputs[1:]], [z.to(HALF) for z in inputs]):
         exact = call("talk_conv", "blocked", [z.double() for z in half], K)
-        assert_exact((call("talk_conv", "native", half, K),), (exact,), "bfloat16")
+        assert_exact((call("talk_conv", "cpu", half, K),), (exact,), "bfloat16")
 
 
 SPECIAL = [0.0, 1.0, 0.25, 0.5, 0.75, 0.1, 0.9, 1.05, 1.25, 2.5, 1e30]
 
 
-@pytest.mark.parametrize("impl", ["native", "blocked"])
+@pytest.mark.parametrize("impl", ["cpu", "blocked"])
 def test_talk_offsets_of_all_kinds(impl):
     """Whole distances, 0, 1, and above 1, as dropout's 1 / (1 - p) leaves them."""
     torch.manual_seed(0)
@@ -162,15 +162,15 @@ def test_talk_offsets_of_all_kinds(impl):
 @pytest.mark.parametrize("side", [1, 2], ids=["left", "right"])
 def test_a_talk_offset_that_is_nan_affects_only_its_own_position(side, bad, dtype):
     inputs = case("talk_conv", 1, 200, 2, 3, 9, dtype)
-    clean = call("talk_conv", "native", inputs, 9)
+    clean = call("talk_conv", "cpu", inputs, 9)
     inputs[side][0, 70, 1] = bad
     inputs = [z.requires_grad_() for z in inputs]
-    out = call("talk_conv", "native", inputs, 9)
+    out = call("talk_conv", "cpu", inputs, 9)
     out.sum().backward()  # whatever it gives, it comes back
     if bad != bad:
         assert out[0, 70, 3:].isnan().all()
     else:  # to the sentence's end, or nowhere
-        expected = call("talk_conv", "window", [z.double() for z in inputs], 9)[0, 70, 3:]
+        expected = call("talk_conv", "band", [z.double() for z in inputs], 9)[0, 70, 3:]
         torch.testing.assert_close(out[0, 70, 3:].double(), expected, rtol=1e-2, atol=1e-2)
     rest = torch.ones(200, 6, dtype=torch.bool)
     rest[70, 3:] = False
@@ -186,7 +186,7 @@ def test_infinities_and_nan_stay_in_their_windows(name, bad, dtype):
     inputs = case(name, 1, 100, 2, 20, 5, dtype)
     inputs[1:] = [torch.ones_like(z) for z in inputs[1:]]
     inputs[0][0, 50, 7] = bad
-    out = call(name, "native", inputs, 5)[0]
+    out = call(name, "cpu", inputs, 5)[0]
     there = out.isnan() if bad != bad else out == torch.inf
     first, last = (50, 100) if name == "cumulative_mean" else (48, 53)
     assert there[first:last, 7].all() and there.sum() == last - first
@@ -215,12 +215,12 @@ for guarded.at_start in (False, True):
             for name, shape in (("depthwise_conv", (H * R, K)), ("light_conv", (H, K)),
                                 ("dynamic_conv", (B, T, H, K))):
                 for pad_left in {0, K // 2, K - 1}:
-                    out = getattr(ops, name)(x, draw(*shape), pad_left=pad_left, impl="native")
+                    out = getattr(ops, name)(x, draw(*shape), pad_left=pad_left, impl="cpu")
                     out.backward(draw(B, T, H * R).detach())
             offsets = [guarded.tensor((B, T, H), wide).uniform_() for _ in range(2)]
             offsets = [z.requires_grad_() for z in offsets]
-            ops.talk_conv(x, *offsets, max_left=K, max_right=3, impl="native").backward(x.detach())
-            ops.cumulative_mean(x, impl="native").backward(x.detach())
+            ops.talk_conv(x, *offsets, max_left=K, max_right=3, impl="cpu").backward(x.detach())
+            ops.cumulative_mean(x, impl="cpu").backward(x.detach())
             row_of = torch.randint(4, (B, K))
             assert torch.ops.dynconv.conv_step(
                 draw(K, 4, H * R).detach(), row_of, draw(B, H, K).detach()
@@ -234,7 +234,7 @@ print("done")
 SCRATCH = """
 import sys, torch
 sys.path[:0] = sys.argv[1:]
-import test_native as tests
+import test_cpu_kernels as tests
 for name in tests.OPERATORS:
     for R in (1, 9, 17, 64):
         for T in (1, 5, 65, 130):
@@ -250,7 +250,7 @@ print("done")
 )
 def test_memory_outside_a_tensor_is_not_read(program, perturb):
     done = subprocess.run(
-        [sys.executable, "-c", program, str(ROOT / "tests"), str(ROOT / "tests/ops")],
+        [sys.executable, "-c", program, str(ROOT / "tests"), str(ROOT / "tests/kernels")],
         env=os.environ | {"MALLOC_PERTURB_": perturb},
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""ROUGE by the rouge-score library, and the lead baseline."""
+"""Scores of summaries: ROUGE by the rouge-score library, and the lead baseline."""
 
 import json
 from collections.abc import Sequence
