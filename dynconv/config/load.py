@@ -168,11 +168,7 @@ def row_overlays(
     if row.published is not None:
         printed = PublishedScore(
             source=experiment.source,
-<<<<<<< HEAD
-            row=row.row or row.name,
-=======
             row=row.printed_name or row.name,
->>>>>>> cn
             value=row.published,
             metric_in_words=experiment.metric_in_words,
             parameters=row.parameters,
