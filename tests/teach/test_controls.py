@@ -115,7 +115,9 @@ def test_lesson_12_still_defines_what_its_controls_use():
     assert {"times", "fit", "fresh", "bits_on_validation", "training", "validation"} <= names.keys()
     record = ledger.read("controls-normalizers")["numbers"]
     assert record["default weights"].keys() == names["TEN"].keys()
-    assert tuple(record["200 steps"]) == LOUD
+    assert tuple(record["200 steps"]) == tuple(record["quiet start"]) == LOUD
+    several = [*record["quiet start"].values(), *record["pre-norm"].values()]
+    assert all(len(bits) == 3 for bits in several)
 
 
 def test_lesson_13_still_defines_what_its_controls_use():

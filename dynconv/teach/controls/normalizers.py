@@ -28,18 +28,21 @@ def normalizers() -> dict[str, Any]:
     def bits(f: Callable[[Tensor], Tensor], **settings: Any) -> float:
         return round(names["bits_on_validation"](fit(f, **settings)), 3)
 
+    def seeds(f: Callable[[Tensor], Tensor], **settings: Any) -> list[float]:
+        return [bits(f, seed=seed, **settings) for seed in range(3)]
+
     loud = {kind: ten[kind] for kind in LOUD}
     quiet = {kind: times(0.1, f) for kind, f in loud.items()}
+    off = times(0, ten["softmax"])
     numbers: dict[str, Any] = {
         "rates": {str(lr): {k: bits(f, lr=lr) for k, f in ten.items()} for lr in (0.003, 0.03)},
-        "mixers off, 200 steps": bits(times(0, ten["softmax"]), steps=200),
+        "mixers off": seeds(off),
+        "mixers off, pre-norm": seeds(off, norm="pre"),
+        "mixers off, 200 steps": bits(off, steps=200),
         "times 0.1, 200 steps": {kind: bits(f, steps=200) for kind, f in quiet.items()},
         "200 steps": {kind: bits(f, steps=200) for kind, f in loud.items()},
-        "quiet start": {
-            kind: [bits(f, start=0.1, seed=seed) for seed in range(3 if kind == "abs" else 1)]
-            for kind, f in loud.items()
-        },
-        "pre-norm": {kind: bits(ten[kind], norm="pre") for kind in ("softmax", *LOUD)},
+        "quiet start": {kind: seeds(f, start=0.1) for kind, f in loud.items()},
+        "pre-norm": {kind: seeds(ten[kind], norm="pre") for kind in ("softmax", *LOUD)},
     }
     names["DynamicConv"] = Released
     numbers["default weights"] = {
