@@ -15,6 +15,7 @@ from dynconv.teach.controls.averaging import SIDES
 from dynconv.teach.controls.control import run_definitions
 from dynconv.teach.controls.loudness import RATES, UNDONE
 from dynconv.teach.controls.normalizers import LOUD
+from dynconv.teach.controls.pointing import STACKS, describe_stack
 from dynconv.teach.controls.sharing import KERNELS, LONG
 from dynconv.teach.controls.softmax import PLACES
 from dynconv.teach.controls.softmax import RATES as SOFTMAX_RATES
@@ -211,6 +212,18 @@ def test_lesson_33_still_defines_what_its_controls_use():
     assert {"Reader", "Stack", "deal", "error", "teach_reader"} <= names.keys()
     record = ledger.read("controls-forgetting")["numbers"]
     assert len(record) == 10 and all(len(scores) == 3 for scores in record.values())
+
+
+def test_lesson_34_still_defines_what_its_control_uses_and_says():
+    names = run_definitions("34_which")
+    needed = ("mixers", "heads", "updates", "in_order", "seed")
+    assert tuple(signature(names["learn_to_recall"]).parameters) == needed
+    record = ledger.read("controls-pointing")["numbers"]
+    assert [*record] == [describe_stack(*stack) for stack in STACKS]
+    assert all(len(shares) == 3 for shares in record.values())
+    first, solved, *one_layer = record.values()
+    assert max(first) < 0.31 and min(solved) > 0.99
+    assert 0.26 < min(map(min, one_layer)) and max(map(max, one_layer)) < 0.285
 
 
 def test_what_positive_factors_could_do_in_lesson_32():

@@ -11,6 +11,7 @@ from dynconv.teach.controls import (
     gates,
     loudness,
     normalizers,
+    pointing,
     sharing,
     softmax,
     warmup,
@@ -29,6 +30,7 @@ MODULES = (
     loudness,
     warmup,
     forgetting,
+    pointing,
 )
 
 
