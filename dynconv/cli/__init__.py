@@ -1,7 +1,7 @@
 """The command line: `dynconv`, or `python -m dynconv`. Each command has its own module here.
 
-A command's module contains both its parser and what the command does. Only the chosen
-command imports the packages it needs, so `--help` answers at once.
+A command's module contains its parser and a function that calls the code that does the work. Only
+the chosen command imports the packages it needs, so `--help` answers at once.
 """
 
 import argparse
