@@ -1,7 +1,7 @@
 """The command line: `dynconv`, or `python -m dynconv`. Each command has its own module here.
 
-A command's module contains both its parser and what the command does. Only the chosen
-command imports the packages it needs, so `--help` answers at once.
+A command's module contains its parser and a function that calls the code that does the work. Only
+the chosen command imports the packages it needs, so `--help` answers at once.
 """
 
 import argparse
@@ -11,9 +11,10 @@ from importlib import import_module
 from signal import SIGINT, Signals
 
 from dynconv import __version__
+from dynconv.allocator import tune_cpu
 from dynconv.cli.arguments import Parser, join_negative, refuse_repeated, unknown_arguments
 from dynconv.cli.packages import explain_missing
-from dynconv.cli.process import end_quietly_during_imports, tune_cpu
+from dynconv.cli.process import end_quietly_during_imports
 from dynconv.cli.stdout import discard_stdout, prepare_stdout
 from dynconv.errors import UserError, memory_error, shorten, warn
 

@@ -10,7 +10,7 @@ from dynconv.config.recipe import BEAM_OPTIONS, check_min_tokens
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import beam_search
 from dynconv.decode.stepper import IncrementalStepper, MakeStepper
-from dynconv.decode.unknown import unknown_words
+from dynconv.decode.unknown import make_unknown_replacer
 from dynconv.errors import DivergedError, warn
 from dynconv.models import Translator
 from dynconv.text import Vocabularies, batch_by_length, pad_sequences
@@ -34,9 +34,9 @@ def translate(
 
     check_min_tokens(config, model.max_positions)
     sources = vocabularies.source.encode(lines)
-    unknown = None
+    replacer = None
     if config.replace_unknown:
-        unknown = unknown_words(model, vocabularies, lines, sources, config.dictionary)
+        replacer = make_unknown_replacer(model, vocabularies, lines, sources, config.dictionary)
     sources = truncate(sources, *source_limit(model, max_source_tokens))
     search = make_search(model, config, make_stepper)
     nonblank = [i for i, ids in enumerate(sources) if ids]
@@ -53,10 +53,10 @@ def translate(
             if not all(hypotheses):
                 raise DivergedError
             outputs = [best.tokens for best, *_ in hypotheses]
-            if unknown is None:
+            if replacer is None:
                 texts = [vocabularies.target.decode(ids) for ids in outputs]
             else:
-                texts = unknown.replace(chosen, source, pad_mask, outputs)
+                texts = replacer.replace(chosen, source, pad_mask, outputs)
             for i, text in zip(chosen, texts, strict=True):
                 results[i] = text
             bar.update(len(chosen))

@@ -50,16 +50,16 @@ def read_dictionary(path: Path) -> dict[str, str]:
     return dictionary
 
 
-class UnknownWords(NamedTuple):
-    """The words that replace <unk> in the translations of some lines, and the model that made them.
+class UnknownReplacer(NamedTuple):
+    """Replaces <unk> in the translations of some lines, by the model that made them.
 
-    `unknown_words` makes one.
+    `make_unknown_replacer` makes one.
     """
 
     model: ConvS2S
     target: Vocabulary
-    words: list[list[str]]
-    """the words of each line, one per id"""
+    source_words: list[list[str]]
+    """the words of each source line, one per id"""
     dictionary: dict[str, str]
 
     def replace(
@@ -72,20 +72,20 @@ class UnknownWords(NamedTuple):
         outputs   ids, a list per line
         """
         lengths = (~pad_mask).sum(1) - 1  # without <eos>
-        words = [self.words[i][:n] for i, n in zip(chosen, lengths.tolist(), strict=True)]
+        words = [self.source_words[i][:n] for i, n in zip(chosen, lengths.tolist(), strict=True)]
         attention = source_attention(self.model, source, pad_mask, outputs)
-        rows = zip(map(self.target.words, outputs), words, attention, strict=True)
+        rows = zip(map(self.target.pieces, outputs), words, attention, strict=True)
         return [" ".join(replace_unknown(*row, self.dictionary)) for row in rows]
 
 
-def unknown_words(
+def make_unknown_replacer(
     model: Translator,
     vocabularies: Vocabularies,
     lines: Sequence[str],
     sources: list[list[int]],
     dictionary: str | None,
-) -> UnknownWords:
-    """Return what replaces <unk> in the translations of these lines, whose ids are `sources`.
+) -> UnknownReplacer:
+    """Return the replacer of <unk> in the translations of these lines, whose ids are `sources`.
 
     dictionary  the file of one, or None
 
@@ -101,7 +101,7 @@ def unknown_words(
     if vocabularies.target.unknown is None or [*map(len, words)] != [*map(len, sources)]:
         raise UserError("decode.replace_unknown: only for data.vocabulary words; set it to false")
     entries = read_dictionary(Path(dictionary)) if dictionary else {}
-    return UnknownWords(model, vocabularies.target, words, entries)
+    return UnknownReplacer(model, vocabularies.target, words, entries)
 
 
 @torch.inference_mode()

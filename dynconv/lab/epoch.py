@@ -28,9 +28,9 @@ class EpochSize(NamedTuple):
 
 
 def measure_corpus(recipe: Recipe) -> EpochSize | None:
-    """Return the size of an epoch of the recipe's corpus, or None if it is not prepared yet.
+    """Return the size of an epoch of the recipe's corpus, or None if its text is not here.
 
-    A corpus that is not prepared is prepared in a temporary directory.
+    A text that is here but not encoded is encoded in a temporary directory.
     """
     data = recipe.data
     try:

@@ -25,7 +25,7 @@ import torch
 from dynconv.errors import UserError
 from dynconv.files import check_writable, replace_text
 from dynconv.machine import current_commit, device_name, load_average
-from dynconv.paths import data_dir
+from dynconv.paths import data_dir, find_checkout
 
 
 def command_line(*words: object) -> str:
@@ -69,9 +69,8 @@ def new_entry(
 
 
 def results_folder() -> Path:
-    """Return data/results, or the working directory outside the repository."""
-    folder = data_dir() / "results"
-    return folder if folder.is_dir() else Path()
+    """Return data/results of the repository, or the working directory if there is no checkout."""
+    return data_dir() / "results" if find_checkout() else Path()
 
 
 def output_path(name: str, output: Path | None) -> Path:

@@ -16,7 +16,7 @@ PANELS = [
 
 
 def plot_curves(runs: list[Path], output: Path) -> None:
-    """Plot the quantities in PANELS over updates, one line per run, as PNG or SVG."""
+    """Plot the quantities in PANELS over updates, one line per run; the suffix is the format."""
     import matplotlib
 
     matplotlib.use("agg")

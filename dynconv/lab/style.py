@@ -1,4 +1,4 @@
-"""Sets how every figure of the book and the commands looks: size, fonts, one colour per role."""
+"""Sets how figures of the book and of experiments look: size, fonts, one colour per role."""
 
 import io
 from pathlib import Path

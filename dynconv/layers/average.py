@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dynconv import ops
 from dynconv.dtypes import upcast
-from dynconv.layers.projection import xavier_linear, zero_padding
+from dynconv.layers.projection import mask_padding, xavier_linear
 from dynconv.layers.state import check_steppable
 from dynconv.number_checks import check_positive
 
@@ -45,13 +45,13 @@ class AverageAttention(nn.Module):
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         if self.causal:
-            mean = ops.cumulative_mean(zero_padding(x, pad_mask))
+            mean = ops.cumulative_mean(mask_padding(x, pad_mask))
             if pad_mask is not None:  # divide by the tokens so far, not by all positions
                 positions = torch.arange(1, x.shape[1] + 1, device=x.device)
                 correction = positions / (~pad_mask).cumsum(dim=1).clamp(min=1)
                 mean = mean * correction.unsqueeze(-1).to(x.dtype)
             return self._gated(x, mean)
-        total = upcast(zero_padding(x, pad_mask)).sum(1, keepdim=True)
+        total = upcast(mask_padding(x, pad_mask)).sum(1, keepdim=True)
         count = x.shape[1] if pad_mask is None else (~pad_mask).sum(1).clamp(min=1).view(-1, 1, 1)
         return self._gated(x, (total / count).to(x.dtype).expand_as(x))
 

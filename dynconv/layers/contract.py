@@ -19,11 +19,11 @@ def check_mixer(build: Callable[[bool], nn.Module], channels: int) -> None:
 
     Padding at either end changes no real position. In a causal layer no position sees a later one,
     and `step` returns what `forward` does, in chunks of any size and from selected rows of a state,
-    and leaves the state that it is given as it was. `step` refuses no position, and in a layer that
-    looks ahead every position, with ValueError. In train mode x and all parameters get finite
-    gradients. Layers are tried in float64. Noise is added to their parameters first, because most
-    leaks are multiples of a bias, which often starts as zero. `forward` and `step` are also tried
-    under autocast, and gradients only there, because training may run in bfloat16.
+    and leaves the state that it is given as it was. `step` raises ValueError when it is given no
+    new position, and in a layer that looks ahead always. In train mode x and all parameters get
+    finite gradients. Layers are tried in float64. Noise is added to their parameters first, because
+    most leaks are multiples of a bias, which often starts as zero. `forward` and `step` are also
+    tried under autocast, and gradients only there, because training may run in bfloat16.
     """
     draw = torch.Generator().manual_seed(1)
     x = torch.randn(2, 9, channels, dtype=torch.float64, generator=draw)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.choices import Normalization
 from dynconv.layers.history import History
-from dynconv.layers.projection import ProjectedMixer, xavier_linear, zero_padding
+from dynconv.layers.projection import ProjectedMixer, mask_padding, xavier_linear
 from dynconv.layers.state import check_steppable
 from dynconv.number_checks import check_heads, check_odd, check_positive
 from dynconv.ops.lightconv import same_kernel
@@ -39,7 +39,7 @@ class PaddedConv(nn.Module):
         self.pad_left = self.kernel_size - 1 if causal else (self.kernel_size - 1) // 2
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        return self._convolve(pad_time(zero_padding(x, pad_mask), self.kernel_size, self.pad_left))
+        return self._convolve(pad_time(mask_padding(x, pad_mask), self.kernel_size, self.pad_left))
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""

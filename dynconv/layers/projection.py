@@ -19,7 +19,7 @@ def xavier_linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
     return layer
 
 
-def zero_padding(x: Tensor, pad_mask: Tensor | None) -> Tensor:
+def mask_padding(x: Tensor, pad_mask: Tensor | None) -> Tensor:
     """Return x (B, T, C) with zeros where pad_mask (B, T) is True."""
     return x if pad_mask is None else x.masked_fill(pad_mask.unsqueeze(-1), 0)
 
@@ -41,7 +41,7 @@ class InputProjection(nn.Module):
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         x = self.linear(self.dropout(x))
         x = F.glu(x, dim=-1) if self.glu else x
-        return zero_padding(x, pad_mask)
+        return mask_padding(x, pad_mask)
 
 
 class ProjectedMixer(nn.Module, ABC):

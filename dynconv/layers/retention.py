@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.dtypes import accumulator_dtype, upcast
 from dynconv.layers.direction import count_forward, flip_rest
-from dynconv.layers.projection import xavier_linear, zero_padding
+from dynconv.layers.projection import mask_padding, xavier_linear
 from dynconv.layers.state import check_steppable, run_steps
 from dynconv.number_checks import check_heads
 from dynconv.ops.retnet import retention_step
@@ -56,7 +56,7 @@ class Retention(nn.Module):
         return self.out_proj(F.silu(g) * heads.flatten(2).to(y.dtype))
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        q, k, v, g = self._project(zero_padding(x, pad_mask))
+        q, k, v, g = self._project(mask_padding(x, pad_mask))
         q, k, v = (flip_rest(z, self.forward_channels) for z in (q, k, v))
         y = ops.retention(q, k, v, self._gamma(q))
         return self._output(flip_rest(y, self.forward_channels), g)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.direction import count_forward
-from dynconv.layers.projection import xavier_linear, zero_padding
+from dynconv.layers.projection import mask_padding, xavier_linear
 from dynconv.layers.state import check_steppable, run_steps
 from dynconv.number_checks import check_positive
 from dynconv.ops.selective import selective_step
@@ -64,7 +64,7 @@ class SelectiveScan(nn.Module):
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         """Return y (B, T, channels) for x (B, T, channels), which is zero at padding."""
         # The convolution carries the last words into the padding after them.
-        u = zero_padding(self.convolve(x), pad_mask)
+        u = mask_padding(self.convolve(x), pad_mask)
         y = ops.selective_scan(*self.coefficients(u))
         return y.to(x.dtype) + self.D.to(u.dtype) * u
 
@@ -92,7 +92,7 @@ class SelectiveSSM(nn.Module):
         self.out_proj = xavier_linear(channels, channels, bias=False)
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        x, g = self.in_proj(zero_padding(x, pad_mask)).chunk(2, dim=-1)
+        x, g = self.in_proj(mask_padding(x, pad_mask)).chunk(2, dim=-1)
         ahead, *back = x.split(self.widths, dim=-1)
         parts = [self.scans[0](ahead, pad_mask)]
         for part in back:

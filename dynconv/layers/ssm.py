@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.direction import count_forward, flip_rest
-from dynconv.layers.projection import xavier_linear, zero_padding
+from dynconv.layers.projection import mask_padding, xavier_linear
 from dynconv.layers.state import check_steppable, run_steps
 from dynconv.number_checks import check_positive
 from dynconv.ops.ssm import discretize, ssm_step
@@ -57,7 +57,7 @@ class S4D(nn.Module):
         return F.glu(self.out_proj(F.gelu(y + self.D.to(x.dtype) * x)), dim=-1)
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        x = zero_padding(x, pad_mask)
+        x = mask_padding(x, pad_mask)
         y = ops.diagonal_ssm(flip_rest(x, self.forward_channels), *self._system())
         return self._output(x, flip_rest(y, self.forward_channels))
 

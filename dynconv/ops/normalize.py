@@ -11,7 +11,8 @@
     abs_l1    |w| / (||w||_1 + eps)   non-negative, sums to 1
     abs_l2    |w| / (||w||_2 + eps)
 
-eps = 1e-6 keeps a kernel of zeros at zero. The softmax is equation (7.1) of the book.
+eps = 1e-6, or 6e-5 in float16, keeps a kernel of zeros at zero.
+The softmax is equation (7.1) of the book.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from dynconv.errors import name_hint
 from dynconv.ops.checks import check_floating
 
 
-def norm(w: Tensor, order: int) -> Tensor:
+def norm_plus_eps(w: Tensor, order: int) -> Tensor:
     """Return ||w|| + eps over the last dimension, as (..., 1)."""
     # The gradient at w = 0 is 1 / eps. In float16, 1 / 1e-6 would overflow, so eps is 6e-5.
     eps = max(1e-6, torch.finfo(w.dtype).tiny)
@@ -36,12 +37,12 @@ NORMALIZATIONS: dict[Normalization, Callable[[Tensor], Tensor]] = {
     "none": lambda w: w,
     "sigmoid": lambda w: w.sigmoid(),
     "tanh": lambda w: w.tanh(),
-    "l1": lambda w: w / norm(w, 1),
-    "l2": lambda w: w / norm(w, 2),
+    "l1": lambda w: w / norm_plus_eps(w, 1),
+    "l2": lambda w: w / norm_plus_eps(w, 2),
     "power2": lambda w: w.square(),
     "abs": lambda w: w.abs(),
-    "abs_l1": lambda w: w.abs() / norm(w, 1),
-    "abs_l2": lambda w: w.abs() / norm(w, 2),
+    "abs_l1": lambda w: w.abs() / norm_plus_eps(w, 1),
+    "abs_l2": lambda w: w.abs() / norm_plus_eps(w, 2),
 }
 
 

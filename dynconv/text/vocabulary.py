@@ -86,7 +86,7 @@ class Vocabulary:
         """Decode ids to text; <pad> and <eos> are dropped, a line break becomes a space."""
         return self._kind.decode(self._tokenizer, [i for i in ids if i >= len(SPECIALS)])
 
-    def words(self, ids: Iterable[int]) -> list[str]:
+    def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the type of each id; in the kind bpe `@@` marks pieces that do not end a word."""
         return [self._kind.show(self._tokenizer.id_to_token(i)) for i in ids]
 

@@ -146,11 +146,11 @@ class CheckpointStore:
             if not Checkpoint.open(self.average_path).has_foreign_files:
                 os.replace(self.average_path, scratch / self.average_path.name)
 
-    def newest_intact(self) -> Checkpoint | None:
+    def find_newest_intact(self) -> Checkpoint | None:
         """Return the newest intact checkpoint that training wrote, or None if it wrote none.
 
-        Reports damaged checkpoints and falls back to an older one. Raises UserError if all of
-        them are damaged.
+        Reports damaged checkpoints and falls back to an older one, after renaming the damaged ones
+        (`set_aside`). Raises UserError if all of them are damaged.
         """
         paths = [path for path in self.list_paths() if path != self.average_path]
         damaged = []

@@ -6,6 +6,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from signal import SIGTERM, Signals
 
+from dynconv.allocator import tune_cpu
 from dynconv.config import Recipe
 from dynconv.errors import UserError, memory_error
 from dynconv.train.data import iter_updates, prefetch
@@ -32,7 +33,8 @@ def train(
 ) -> Signals | None:
     """Train by a recipe in a run directory, from its newest intact checkpoint if it has one.
 
-    Under torchrun this process is one of several, which share the work.
+    Under torchrun this process is one of several, which share the work. On a CPU, this
+    process from now on keeps freed memory for its next use (`dynconv.allocator`).
 
     run       the run directory
     watch     measures where time is spent
@@ -49,6 +51,8 @@ def train(
         folder_lock(run) if ranks.is_rank_zero else nullcontext(),
         explain_out_of_memory(recipe),
     ):
+        if ranks.device.type == "cpu":
+            tune_cpu()
         session = open_session(recipe, run, ranks, watch or Stopwatch(), prepared)
         with (
             catch_signals() as pending_signal,

@@ -18,12 +18,15 @@ from dynconv.train.weights import load_weights, shape_and_dtype
 
 
 def restore(session: Session) -> None:
-    """Continue from the newest intact checkpoint, if there is one; rank 0 finds it."""
+    """Continue from the newest intact checkpoint, if there is one.
+
+    Rank 0 finds it, renames damaged ones after it, and deletes those that the recipe does not keep.
+    """
     config, checkpoints = session.recipe.train, session.checkpoints
 
     def find() -> tuple[Checkpoint, list[Validation]] | None:
         path_inside(session.run, CHECKPOINTS)
-        checkpoint = checkpoints.newest_intact()
+        checkpoint = checkpoints.find_newest_intact()
         if checkpoint is None:
             return None
         checkpoints.prune(config.keep_checkpoints)

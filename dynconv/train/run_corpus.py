@@ -17,7 +17,8 @@ from dynconv.yaml12 import as_override
 def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Recipe:
     """Prepare text and vocabulary of a new run, or check that an old one has the same recipe.
 
-    The text is copied from `prepared` if that is given. Raises UserError if the directory is not
+    The text is copied from `prepared` if that is given. Returns the recipe; in place of the
+    precision "auto" it has the one that an old run chose. Raises UserError if the directory is not
     new, empty or a run directory.
     """
     if not is_run(run):

@@ -87,7 +87,7 @@ def make_update(
         group["lr"] = lr
     # With several ranks, gradients stay in the buckets that DDP exchanges.
     optimizer.zero_grad(set_to_none=ranks.world_size == 1)
-    losses = backward(session.loss_module, update, scaler, ranks, session.watch)
+    losses = accumulate_gradients(session.loss_module, update, scaler, ranks, session.watch)
     scaler.unscale_(optimizer)
     total_norm = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip_norm or math.inf)
     # The signal is summed in the same collective, so that all ranks stop after the same update.
@@ -115,14 +115,14 @@ def make_update(
     return result
 
 
-def backward(
+def accumulate_gradients(
     loss_module: nn.Module,
     update: UpdateBatches,
     scaler: torch.amp.GradScaler,
     ranks: Ranks,
     watch: Stopwatch,
 ) -> list[Tensor]:
-    """Accumulate the gradients of the mean loss per token.
+    """Run the model forward and backward, and accumulate the gradients of the mean loss per token.
 
     The mean is taken over all batches of the update on all ranks. The loss is a sum over tokens,
     divided once by the number of tokens of the whole update, so that many small batches on many

@@ -6,12 +6,13 @@ import re
 import shlex
 from datetime import date
 from importlib.util import find_spec
+from pathlib import Path
 from statistics import mean
 
 import pytest
 from conftest import ROOT
 
-from dynconv import cli
+from dynconv import cli, paths
 from dynconv.cli import make_parser
 from dynconv.config import load_experiment, load_recipe, load_row, require_experiment
 from dynconv.lab import ledger
@@ -64,6 +65,17 @@ def test_an_entry_has_them_too(tmp_path):
     assert written == found and list(written) == FIELDS
     assert list(written["load"]) == ["before", "after"]
     assert {"python", "torch", "gcc"} == written["versions"].keys()
+
+
+def test_records_of_an_installed_package_go_to_the_working_directory(tmp_path, monkeypatch):
+    """Its data/results has what the wheel ships: the records of the GPUs that it was tested on."""
+    assert ledger.results_folder() == ROOT / "data/results"
+    package = tmp_path / "site-packages" / "dynconv"
+    (package / "data" / "results").mkdir(parents=True)
+    (package / "data" / "manifest.yaml").touch()
+    (package / "data" / "results" / "gpu-tests-sm_90.json").touch()
+    monkeypatch.setattr(paths, "PACKAGE", package)
+    assert ledger.results_folder() == Path()
 
 
 def commands() -> list:

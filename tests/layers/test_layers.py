@@ -28,7 +28,7 @@ from dynconv.layers import (
 )
 from dynconv.layers.convolution import same_kernel
 from dynconv.layers.history import History
-from dynconv.layers.projection import zero_padding
+from dynconv.layers.projection import mask_padding
 from dynconv.layers.state import check_steppable
 from dynconv.models import mixers
 from dynconv.models.mixers import MIXERS, build_mixer, register_mixer
@@ -196,7 +196,7 @@ class Conv(torch.nn.Module):
         self.linear = torch.nn.Linear(C, C)
 
     def forward(self, x, pad_mask=None):
-        x = zero_padding(self.linear(x), pad_mask)
+        x = mask_padding(self.linear(x), pad_mask)
         return ops.light_conv(x, self.weight.to(x.dtype), pad_left=self.pad_left)
 
     def step(self, x, state=None):
@@ -235,7 +235,7 @@ class PreviousToken(torch.nn.Module):
             self.linear = torch.nn.Linear(C, C)
 
     def forward(self, x, pad_mask=None):
-        clear = zero_padding(x, pad_mask)
+        clear = mask_padding(x, pad_mask)
         before = x if self.fault == "left" else clear
         if self.fault == "detached":
             before = before.detach()

@@ -205,7 +205,7 @@ def test_typed_text_falls_into_the_tokens_of_the_package(page):
     for line in lines:
         page.locator("[name=text]").fill(line)
         boxes = page.locator("svg text").all_text_contents()
-        types = vocabulary.words(vocabulary.encode([line])[0])
+        types = vocabulary.pieces(vocabulary.encode([line])[0])
         assert [spelled(t) for t in types] == boxes
     page.locator("[name=done]").press("Home")
     assert len(page.locator("svg text").all_text_contents()) == len(" two  spaces")

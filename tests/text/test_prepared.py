@@ -17,10 +17,10 @@ import pytest
 
 from dynconv.errors import UserError
 from dynconv.text import Pairs, encode
-from dynconv.text.builders.prepare import prepare_corpus
 from dynconv.text.corpus import corpus_dir, load_parallel
 from dynconv.text.encode import encode_corpus
 from dynconv.text.lines import stream_parallel
+from dynconv.text.prepare import prepare_corpus
 from dynconv.text.prepared import is_prepared, open_prepared
 from dynconv.text.vocabulary import Vocabularies, Vocabulary
 

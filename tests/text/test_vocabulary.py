@@ -93,7 +93,7 @@ WORDS = ["the cat sat on the mat", "the dog sat", "a dog and a cat"]
 
 def test_words_are_those_that_are_frequent():
     vocabulary = Vocabulary.learn(WORDS, 7, "words")
-    assert vocabulary.words(range(4)) == ["< pad >", "< eos >", "<unk>", "the"]
+    assert vocabulary.pieces(range(4)) == ["< pad >", "< eos >", "<unk>", "the"]
     assert vocabulary.unknown == UNK
     (ids,) = vocabulary.encode(["the mat dog <eos>"])
     assert vocabulary.decode(ids) == "the <unk> dog <unk>"
@@ -105,7 +105,7 @@ def test_bpe_of_tokenised_text_stays_within_words():
     assert vocabulary.unknown == UNK
     (ids,) = vocabulary.encode(["the matcat , sat"])
     assert vocabulary.decode(ids) == "the matcat <unk> sat"  # training has no comma
-    pieces = vocabulary.words(ids)
+    pieces = vocabulary.pieces(ids)
     assert pieces[0] == "the" and pieces[-1] == "sat"
     assert " ".join(pieces).replace("@@ ", "") == "the matcat <unk> sat"
     (ids,) = vocabulary.encode(["the 漢字 mat"])
@@ -170,7 +170,7 @@ def test_the_codes_of_iwslt_14_give_its_real_files(split, language):
     text = read_lines(folder / f"{split}.{language}")
     vocabulary = vocabulary_of_codes(folder / "bpe10k.codes", text)
     ids = vocabulary.encode(text)
-    pieces = [" ".join(vocabulary.words(line)) for line in ids]
+    pieces = [" ".join(vocabulary.pieces(line)) for line in ids]
     assert pieces == read_lines(folder / f"{split}.bpe10k.{language}")
     assert [vocabulary.decode(line) for line in ids] == text
 

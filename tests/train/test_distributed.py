@@ -75,7 +75,7 @@ from dynconv.text import collate
 from dynconv.train.data import DataPosition, UpdateBatches
 from dynconv.train.distributed import join_processes
 from dynconv.train.stopwatch import Stopwatch
-from dynconv.train.update import BatchLoss, backward
+from dynconv.train.update import BatchLoss, accumulate_gradients
 
 small = ["model.vocab_size=300", "model.channels=32", "model.ffn=32", "model.heads=2"]
 recipe = load_recipe("help-de-en-dynamic", [*small, "model.dropout=0.1"])
@@ -93,7 +93,8 @@ with join_processes(60) as ranks:
     def gradients(precision, scale):
         model.zero_grad()
         scaler = torch.amp.GradScaler("cpu", init_scale=scale, enabled=precision == "float16")
-        backward(ranks.wrap(BatchLoss(model, task, precision)), update, scaler, ranks, Stopwatch())
+        loss_module = ranks.wrap(BatchLoss(model, task, precision))
+        accumulate_gradients(loss_module, update, scaler, ranks, Stopwatch())
         parts = [p.grad.flatten() / scale for p in model.parameters()]
         return torch.cat(parts)
 
@@ -206,7 +207,7 @@ def eighth(*arguments):
     if rank == 1 and len(calls) == 8:
         {what}
     return backward(*arguments)
-calls, backward, update.backward = [], update.backward, eighth
+calls, backward, update.accumulate_gradients = [], update.accumulate_gradients, eighth
 more = []
 """
 """what happens to rank 1 in its eighth update"""

@@ -1,16 +1,19 @@
 """The training loop: resuming, stopping, what a run directory holds, and what is refused."""
 
 import json
+import os
 import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from helpers.schema import bounds
 from helpers.training import StoppingWatch, weights
 
+from dynconv import allocator
 from dynconv.config import TrainConfig, load_recipe
 from dynconv.errors import UserError
 from dynconv.text import Pairs, open_prepared
@@ -33,6 +36,20 @@ def test_five_updates_and_five_more_are_ten(recipe, tmp_path):
     a, b = (weights(tmp_path / name, "000010") for name in ("whole", "parts"))
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert [e["update"] for e in read_log(tmp_path / "parts")] == [5, 10]
+
+
+def test_a_program_that_trains_reuses_freed_memory_as_the_command_does(
+    recipe, tmp_path, monkeypatch
+):
+    calls: list[tuple[int, int]] = []
+    libc = SimpleNamespace(mallopt=lambda name, value: calls.append((name, value)) or 1)
+    monkeypatch.setattr(allocator, "ctypes", SimpleNamespace(CDLL=lambda name: libc))
+    monkeypatch.setattr(allocator.sys, "platform", "linux")
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "")  # restored after the test
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY")
+    train(replace(recipe, train=replace(recipe.train, updates=2)), tmp_path)
+    assert calls == [(allocator.M_MMAP_THRESHOLD, 2**30), (allocator.M_TRIM_THRESHOLD, 2**31 - 1)]
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "64"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

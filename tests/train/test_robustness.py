@@ -25,7 +25,7 @@ from dynconv.train.precision import AUTOCAST_DTYPES
 from dynconv.train.run_directory import folder_lock
 from dynconv.train.signals import catch_signals
 from dynconv.train.stopwatch import WARMUP_UPDATES, Stopwatch, format_seconds
-from dynconv.train.update import BatchLoss, backward
+from dynconv.train.update import BatchLoss, accumulate_gradients
 
 
 def with_train(recipe, **values):
@@ -34,9 +34,9 @@ def with_train(recipe, **values):
 
 def spoil(monkeypatch, updates: set[int]) -> None:
     """Make the loss of these updates, counted from 1, not a number."""
-    original, count = update.backward, 0
+    original, count = update.accumulate_gradients, 0
 
-    def backward(loss_module, *more):
+    def accumulate_gradients(loss_module, *more):
         nonlocal count
         count += 1
         losses = original(loss_module, *more)
@@ -45,7 +45,7 @@ def spoil(monkeypatch, updates: set[int]) -> None:
             next(loss_module.parameters()).grad.fill_(math.nan)
         return losses
 
-    monkeypatch.setattr(update, "backward", backward)
+    monkeypatch.setattr(update, "accumulate_gradients", accumulate_gradients)
 
 
 def test_a_bad_update_is_left_out_and_logged(prepared_recipe, tmp_path, monkeypatch):
@@ -244,10 +244,10 @@ def test_more_processes_than_gpus(monkeypatch):
 
 
 def test_a_full_gpu_is_reported(prepared_recipe, tmp_path, monkeypatch):
-    def backward(*_):
+    def accumulate_gradients(*_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB. GPU 0 has ...")
 
-    monkeypatch.setattr(update, "backward", backward)
+    monkeypatch.setattr(update, "accumulate_gradients", accumulate_gradients)
     with pytest.raises(
         UserError,
         match=r"^not enough memory \(CUDA out of memory\): lower train.batch_tokens \(now 400",
@@ -279,7 +279,9 @@ def test_gradients_are_exchanged_only_with_the_last_batch(prepared_recipe, pairs
     work = next(
         iter_updates(pairs, 256, replace(prepared_recipe.train, accumulate=3), DataPosition(), two)
     )
-    losses = backward(model, work, torch.amp.GradScaler("cpu", enabled=False), two, Stopwatch())
+    losses = accumulate_gradients(
+        model, work, torch.amp.GradScaler("cpu", enabled=False), two, Stopwatch()
+    )
     others = [("forward", True), ("backward", True)] * 2
     assert model.calls == [*others, ("forward", False), ("backward", False)]
     # The mean over 2 ranks is taken by DistributedDataParallel.
@@ -367,16 +369,16 @@ def test_a_users_own_data_stays(prepared_recipe, corpus, tmp_path):
 def test_interruptions_do_not_change_the_average(prepared_recipe, tmp_path, monkeypatch):
     prepared_recipe = with_train(prepared_recipe, average_checkpoints=2, updates=15)
     train(prepared_recipe, tmp_path / "whole")
-    count, original = 0, update.backward
+    count, original = 0, update.accumulate_gradients
 
-    def backward(*arguments):
+    def accumulate_gradients(*arguments):
         nonlocal count
         count += 1
         if count == 12:
             signal.raise_signal(signal.SIGTERM)
         return original(*arguments)
 
-    monkeypatch.setattr(update, "backward", backward)
+    monkeypatch.setattr(update, "accumulate_gradients", accumulate_gradients)
     assert train(prepared_recipe, tmp_path / "parts") == signal.SIGTERM
     assert train(prepared_recipe, tmp_path / "parts") is None
     a, b = (CheckpointStore(tmp_path / name).choose("average") for name in ("whole", "parts"))

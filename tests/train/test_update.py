@@ -20,7 +20,7 @@ from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.stopwatch import Stopwatch
-from dynconv.train.update import BatchLoss, backward, make_optimizer, make_update
+from dynconv.train.update import BatchLoss, accumulate_gradients, make_optimizer, make_update
 
 
 def one_update(pairs: list, sizes: list[int]) -> UpdateBatches:
@@ -36,7 +36,7 @@ def mean_loss(model, data: UpdateBatches, precision: str = "float32") -> float:
     model.zero_grad()
     scaler = torch.amp.GradScaler("cpu", enabled=False)
     loss_module = BatchLoss(model, Translation(Recipe()), precision)
-    losses = backward(loss_module, data, scaler, Ranks(), Stopwatch())
+    losses = accumulate_gradients(loss_module, data, scaler, Ranks(), Stopwatch())
     return sum(losses).item() / data.tokens
 
 

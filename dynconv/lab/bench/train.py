@@ -28,7 +28,7 @@ from dynconv.train.precision import AUTOCAST_DTYPES
 from dynconv.train.run_corpus import prepared_dir
 from dynconv.train.run_directory import read_recipe
 from dynconv.train.stopwatch import COMPUTE_LAPS, LAPS, WARMUP_UPDATES, Stopwatch
-from dynconv.train.update import BatchLoss, backward
+from dynconv.train.update import BatchLoss, accumulate_gradients
 
 COUNTED = 5
 """updates whose FLOPs are counted"""
@@ -155,7 +155,7 @@ def count_flops(recipe: Recipe, updates: Sequence[UpdateBatches], ranks: Ranks) 
     unscaled = torch.amp.GradScaler(ranks.device.type, enabled=False)
     with FlopCounterMode(display=False) as counter:
         for update in updates:
-            backward(loss_module, update, unscaled, ranks, Stopwatch())
+            accumulate_gradients(loss_module, update, unscaled, ranks, Stopwatch())
     return counter.get_total_flops()
 
 

@@ -31,7 +31,7 @@ Side = tuple[Path, str]
 
 
 class MissingRawFileError(UserError):
-    """A raw file is missing; `build_corpus` adds where to get it."""
+    """Reports a missing raw file; `build_corpus` adds where to get it."""
 
 
 def require_raw(raw: Path, name: str) -> Path:
