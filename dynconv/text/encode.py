@@ -1,4 +1,4 @@
-"""Prepares a corpus: learns a vocabulary, and encodes the training split as token ids."""
+"""Encodes a corpus: learns a vocabulary, and writes the training split as token ids."""
 
 import json
 import os
@@ -125,9 +125,9 @@ def write_meta(directory: Path, **fields: Any) -> None:
 def check_free(out: Path) -> None:
     """Raise UserError if there is something at `out`, other than an empty directory."""
     if is_prepared(out):
-        raise UserError(f"{out}: already a prepared corpus: remove it, or give another --out")
+        raise UserError(f"{out}: already a prepared corpus: remove it, or name another directory")
     if os.path.lexists(out) and not (out.is_dir() and not any(out.iterdir())):
-        raise UserError(f"{out}: already exists: give another --out")
+        raise UserError(f"{out}: already exists: move it, or name another directory")
 
 
 def load_vocabularies(path: Path, vocab_size: int | tuple[int, int]) -> Vocabularies:

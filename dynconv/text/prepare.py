@@ -1,4 +1,4 @@
-"""Prepares a corpus by its name: builds its text, and learns or reuses its vocabulary."""
+"""Prepares a corpus, by its name or its folder: builds its text, and encodes it."""
 
 import os
 from collections.abc import Sequence

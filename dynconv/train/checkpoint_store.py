@@ -69,7 +69,7 @@ class CheckpointStore:
     def choose(self, checkpoint: str) -> Checkpoint:
         """Return the `best` on the validation split, the `last`, or one by its name (`000500`).
 
-        `last` is the average if there is one.
+        `last` is the average if there is one, unless training has gone on since.
         """
         if checkpoint not in ("best", "last"):
             return Checkpoint.open(self.directory / checkpoint)
@@ -146,7 +146,7 @@ class CheckpointStore:
             if not Checkpoint.open(self.average_path).has_foreign_files:
                 os.replace(self.average_path, scratch / self.average_path.name)
 
-    def find_newest_intact(self) -> Checkpoint | None:
+    def recover_newest(self) -> Checkpoint | None:
         """Return the newest intact checkpoint that training wrote, or None if it wrote none.
 
         Reports damaged checkpoints and falls back to an older one, after renaming the damaged ones

@@ -33,7 +33,7 @@ BY_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_A
 
 @dataclass(frozen=True)
 class Ranks:
-    """The rank of this process among those that train; by default it is the only one."""
+    """The ranks of this process, in all machines and in its own; by default it is the only one."""
 
     rank: int = 0
     world_size: int = 1

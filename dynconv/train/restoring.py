@@ -26,7 +26,7 @@ def restore(session: Session) -> None:
 
     def find() -> tuple[Checkpoint, list[Validation]] | None:
         path_inside(session.run, CHECKPOINTS)
-        checkpoint = checkpoints.find_newest_intact()
+        checkpoint = checkpoints.recover_newest()
         if checkpoint is None:
             return None
         checkpoints.prune(config.keep_checkpoints)

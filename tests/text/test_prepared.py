@@ -221,9 +221,9 @@ def test_a_corpus_named_like_a_shipped_one_is_prepared_under_its_path(
 def test_what_is_already_there_stays(corpus, out, tmp_path):
     with pytest.raises(UserError, match="already a prepared corpus: remove it, or give another"):
         encode_corpus(str(corpus), "de", "en", TYPES, out)
-    with pytest.raises(UserError, match="already exists: give another --out"):
+    with pytest.raises(UserError, match="already exists: move it"):
         encode_corpus(str(corpus), "de", "en", TYPES, corpus)
-    with pytest.raises(UserError, match="already exists: give another --out"):
+    with pytest.raises(UserError, match="already exists: move it"):
         encode_corpus(str(corpus), "de", "en", TYPES, out / "vocabulary.json")
     assert is_prepared(out) and not is_prepared(corpus)
     (tmp_path / "empty").mkdir()

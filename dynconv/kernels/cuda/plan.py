@@ -42,7 +42,7 @@ VECTOR_BYTES = constant_of("number.cuh", "VECTOR_BYTES")
 
 
 class Array(NamedTuple):
-    """The memory of a tensor."""
+    """How a tensor lies in memory: what a launch depends on, without the memory itself."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
