@@ -219,7 +219,7 @@ def test_a_corpus_named_like_a_shipped_one_is_prepared_under_its_path(
 
 
 def test_what_is_already_there_stays(corpus, out, tmp_path):
-    with pytest.raises(UserError, match="already a prepared corpus: remove it, or give another"):
+    with pytest.raises(UserError, match="already a prepared corpus: remove it, or name another"):
         encode_corpus(str(corpus), "de", "en", TYPES, out)
     with pytest.raises(UserError, match="already exists: move it"):
         encode_corpus(str(corpus), "de", "en", TYPES, corpus)

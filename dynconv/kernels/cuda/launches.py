@@ -1,7 +1,7 @@
 """Plans the launches of each operator: which kernels run, on which grids, with which arguments.
 
-Each function has the name and arguments of the operation that it plans, and returns its launches, so that
-`Kernels` of call.py can run them, and the simulator and the benchmark read them.
+Each function has the name and arguments of the operation that it plans, and returns its launches.
+`Kernels` of call.py runs them; the simulator and the benchmark read them.
 
 Sizes: x is (B, T, C); heads H, taps K, channels per head R = C / H.
 """
