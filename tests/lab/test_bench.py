@@ -76,9 +76,11 @@ def test_the_file_goes_to_the_results_or_else_to_the_current_directory(
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ledger, "data_dir", lambda: tmp_path / "data")
+    monkeypatch.setattr(ledger, "find_checkout", lambda: None)
     options = [*TINY, "--operators", "cumulative_mean"]
     assert cli.main(options) == 0
     assert (tmp_path / "bench-ops.json").exists()
+    monkeypatch.setattr(ledger, "find_checkout", lambda: tmp_path)
     (tmp_path / "data" / "results").mkdir(parents=True)
     assert cli.main(options) == 0
     assert (tmp_path / "data" / "results" / "bench-ops.json").exists()

@@ -117,7 +117,7 @@ def test_a_page_of_the_book_becomes_plain_markdown(tmp_path):
     assert "**[Start here: lesson 00](../../../../lessons/00_how.ipynb)**" in index
     assert "[18](../../../../lessons/18_roofline.ipynb)" in index
     package = (pages[0].parent / "api.md").read_text("utf-8")
-    # the role func, with a tilde
+    # The role `func` has a tilde in the source.
     assert "`implementations` lists all" in package.replace("\n", " ")
     exported = [n for p in (ops, layers, models, train, decode, score) for n in p.__all__]
     assert not [n for n in exported if not re.search(rf"^- `{n}`: [A-Z-].*\S$", package, re.M)]
