@@ -181,7 +181,7 @@ def recipe(corpus) -> Recipe:
             norm="pre",
         ),
         train=TrainConfig(
-            updates=10, batch_tokens=400, warmup=2, validate_every=5, precision="float32"
+            updates=10, batch_tokens=400, warmup=2, checkpoint_every=5, precision="float32"
         ),
         decode=DecodeConfig(beam=2),
     )

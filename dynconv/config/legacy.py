@@ -29,6 +29,7 @@ RENAMED = {
         "clip": "clip_norm",
         "keep": "keep_checkpoints",
         "skip": "max_skipped",
+        "validate_every": "checkpoint_every",
     },
     "decode": {
         "context": "context_window",

@@ -105,7 +105,7 @@ class TrainConfig:
     by default, for a language model"""
     clip_norm: Positive | None = None
     """maximum gradient norm, for the mean loss per token; null: no clipping"""
-    validate_every: PositiveInt = 1000
+    checkpoint_every: PositiveInt = 1000
     """updates between checkpoints; each checkpoint is validated"""
     patience: PositiveInt | None = None
     """validations without a better score before training stops; null: never"""

@@ -99,7 +99,7 @@ def narrow(recipe: Recipe) -> Recipe:
         batch_sentences=recipe.train.batch_sentences and 4,
         accumulate=1,
         warmup=min(recipe.train.warmup, 1),
-        validate_every=UPDATES,
+        checkpoint_every=UPDATES,
         average_checkpoints=min(recipe.train.average_checkpoints, 1),
         precision="float32",
     )

@@ -105,7 +105,7 @@ def check_not_replaced(overrides: Sequence[str], search: SearchSpace, space: str
     train.updates, because the rounds train for shares of it.
     """
     reason = "has no effect: every trial validates once, at its end; leave it out"
-    refuse_overrides(overrides, ["train.validate_every"], reason)
+    refuse_overrides(overrides, ["train.checkpoint_every"], reason)
     for key in override_keys(train_for(1)) & search.settings.keys():
         raise UserError(
             f"space {space} searches {key}, but each round decides it: pass --space FILE, "
@@ -154,4 +154,4 @@ def check_corners(
 
 def train_for(updates: int) -> list[str]:
     """Return the overrides with which a trial trains for `updates` updates and then validates."""
-    return [f"train.updates={updates}", f"train.validate_every={updates}"]
+    return [f"train.updates={updates}", f"train.checkpoint_every={updates}"]

@@ -121,7 +121,7 @@ class RankZeroLog(Log):
 
     def _left(self, done: int) -> float | None:
         """Return the seconds until the last validation, or None if it is too early to tell."""
-        updates, every = self._config.updates, self._config.validate_every
+        updates, every = self._config.updates, self._config.checkpoint_every
         if done == updates:
             return 0.0
         return self._watch.seconds_left(updates - done, -(-updates // every) - done // every)

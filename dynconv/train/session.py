@@ -77,7 +77,7 @@ class Session:
     def checkpoint_is_due(self) -> bool:
         """Whether a checkpoint and a validation follow the last update."""
         updates, config = self.progress.updates, self.recipe.train
-        return updates > 0 and (updates % config.validate_every == 0 or updates == config.updates)
+        return updates > 0 and (updates % config.checkpoint_every == 0 or updates == config.updates)
 
     @property
     def is_finished(self) -> bool:

@@ -332,7 +332,7 @@ def test_a_disk_that_is_full_while_saving(recipe_file, tmp_path):
 
 def test_ctrl_c_saves_and_the_same_command_goes_on(recipe_file, tmp_path):
     run = tmp_path / "run"
-    arguments = ["train.updates=100000", "train.validate_every=100000"]
+    arguments = ["train.updates=100000", "train.checkpoint_every=100000"]
     updates = []
     for _ in range(2):
         said = tmp_path / "error"

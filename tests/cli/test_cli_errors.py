@@ -36,7 +36,7 @@ def workplace(tmp_path_factory, corpus):
     shutil.copytree(corpus, folder / "text")
     stack = StackConfig(1, "dynamic", 3)
     size = {"vocab_size": 300, "channels": 16, "ffn": 16, "heads": 2}
-    schedule = {"updates": 1, "warmup": 1, "validate_every": 1, "batch_tokens": 400}
+    schedule = {"updates": 1, "warmup": 1, "checkpoint_every": 1, "batch_tokens": 400}
     config = TrainConfig(**schedule, precision="float32")
     model = Seq2SeqConfig(**size, encoder=stack, decoder=stack)
     tiny = Recipe(data=DataConfig(corpus=str(folder / "text")), model=model, train=config)
@@ -103,7 +103,7 @@ train.lr=-1 train.lr=fast train.lr=.nan train.lr=.inf train.lr=true train.lr=[1]
 train.warmup=-1 train.warmup=7 train.schedule=linear train.optimizer=sgd
 train.betas=[1,2] train.betas=0.9 train.betas=[0.9] train.eps=-1 train.weight_decay=-1
 train.label_smoothing=1 train.label_smoothing=-0.5 train.label_smoothing=.nan train.clip_norm=0
-train.batch_tokens=0 train.batch_sentences=0 train.accumulate=0 train.validate_every=0
+train.batch_tokens=0 train.batch_sentences=0 train.accumulate=0 train.checkpoint_every=0
 train.patience=0 train.keep_checkpoints=0 train.average_checkpoints=-1
 train.average_checkpoints=9 train.precision=int8 train.max_skipped=-1
 train.seed=-1 train.seed=99999999999999999999 train.timeout=0

@@ -262,11 +262,11 @@ def test_the_old_spelling_of_a_stack_is_still_read(tmp_path):
 
 def test_the_old_names_of_settings_are_still_read(tmp_path):
     """In recipes, in what is built on them, and on the command line; the later one holds."""
-    old = "{data: {max_tokens: 9}, train: {skip: 1, keep: 2, average: 2}}"
+    old = "{data: {max_tokens: 9}, train: {skip: 1, keep: 2, average: 2, validate_every: 5}}"
     recipe = loaded(tmp_path, old, "train.keep=3")
     train = recipe.train
     assert (train.max_skipped, train.keep_checkpoints, train.average_checkpoints) == (1, 3, 2)
-    assert recipe.data.max_example_tokens == 9
+    assert (train.checkpoint_every, recipe.data.max_example_tokens) == (5, 9)
     assert "keep:" not in dump_recipe(recipe)
     mixed = loaded(tmp_path, "train: {keep_checkpoints: 7}", "train.keep=8")
     assert mixed.train.keep_checkpoints == 8

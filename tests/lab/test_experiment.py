@@ -49,7 +49,7 @@ TWO = [
     },
 ]
 
-LEARN = "train.lr=1e-2", "train.updates=60", "train.validate_every=60"
+LEARN = "train.lr=1e-2", "train.updates=60", "train.checkpoint_every=60"
 """enough for a BLEU above 0"""
 
 

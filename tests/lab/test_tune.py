@@ -129,9 +129,9 @@ def test_a_setting_is_given_or_searched(override, search, capsys):
 
 
 def test_what_a_round_decides_is_neither_given_nor_searched(search, capsys):
-    message = fails(capsys, *search.arguments("train={validate_every: 7}"))
-    assert "train.validate_every has no effect: every trial validates once, at its end" in message
-    for key in ("train.updates", "train.validate_every"):
+    message = fails(capsys, *search.arguments("train={checkpoint_every: 7}"))
+    assert "train.checkpoint_every has no effect: every trial validates once, at its end" in message
+    for key in ("train.updates", "train.checkpoint_every"):
         search.write({key: [4, 8]})
         message = fails(capsys, *search.arguments())
         assert f"searches {key}, but each round decides it: pass --space FILE, a copy" in message

@@ -38,7 +38,7 @@ def trained(tmp_path_factory, corpus):
     folder = tmp_path_factory.mktemp("trained")
     stack = StackConfig(1, "dynamic", 3)
     size = {"vocab_size": 300, "channels": 16, "ffn": 16, "heads": 2}
-    schedule = {"updates": 2, "warmup": 1, "validate_every": 1, "batch_tokens": 400}
+    schedule = {"updates": 2, "warmup": 1, "checkpoint_every": 1, "batch_tokens": 400}
     recipe = Recipe(
         data=DataConfig(corpus=str(corpus)),
         model=Seq2SeqConfig(**size, encoder=stack, decoder=stack),
@@ -367,6 +367,6 @@ def test_a_run_directory_that_is_removed_while_training_runs(
 
     monkeypatch.setattr(loop, "make_update", remove)
     assert f"{run}: deleted or moved while training" in told(
-        capsys, ["train", trained / "longer.yaml", "train.validate_every=2", "--run", run]
+        capsys, ["train", trained / "longer.yaml", "train.checkpoint_every=2", "--run", run]
     )
     assert not run.exists()

@@ -29,7 +29,7 @@ def said(done: subprocess.CompletedProcess) -> list[str]:
 
 LONG = [
     "train.updates=20",
-    "train.validate_every=10",
+    "train.checkpoint_every=10",
     "model.dropout=0.1",
     "model.weight_dropout=0.1",
 ]
@@ -271,7 +271,7 @@ def test_an_unreadable_corpus_is_one_message(prepared_recipe_file, prepared, tmp
 def test_sigterm_saves_and_ends(prepared_recipe_file, tmp_path, processes):
     folder = tmp_path / "run"
     line = command(
-        processes, prepared_recipe_file, "train.updates=100000", "train.validate_every=100000"
+        processes, prepared_recipe_file, "train.updates=100000", "train.checkpoint_every=100000"
     )
     going = subprocess.Popen([*line, "--run-dir", folder], stderr=subprocess.PIPE, text=True)
     wait_for(folder / "log.jsonl", '"train"')
@@ -287,7 +287,7 @@ def test_sigterm_saves_and_ends(prepared_recipe_file, tmp_path, processes):
 def test_a_closed_terminal_saves_and_ends(prepared_recipe_file, tmp_path):
     """The kernel sends SIGHUP then, and what is written to the terminal is an error."""
     folder, (terminal, end) = tmp_path / "run", os.openpty()
-    line = command(1, prepared_recipe_file, "train.updates=100000", "train.validate_every=100000")
+    line = command(1, prepared_recipe_file, "train.updates=100000", "train.checkpoint_every=100000")
     session = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
     session += "os.execv(sys.argv[1], sys.argv[1:])"
     going = subprocess.Popen(

@@ -68,7 +68,7 @@ def die_at(step: int, patch) -> list[str]:
 
 
 def test_a_kill_at_every_step_of_every_save(recipe, prepared, tmp_path, monkeypatch, capsys):
-    few = replace(recipe.train, updates=6, validate_every=2, keep_checkpoints=1)
+    few = replace(recipe.train, updates=6, checkpoint_every=2, keep_checkpoints=1)
     recipe = replace(recipe, train=few, data=replace(recipe.data, corpus=str(prepared.directory)))
     with monkeypatch.context() as patch:
         steps = die_at(0, patch)
@@ -89,7 +89,7 @@ def test_a_kill_at_every_step_of_every_save(recipe, prepared, tmp_path, monkeypa
 @pytest.mark.parametrize("processes", [1, 2])
 def test_kills_at_random_moments(prepared_recipe_file, tmp_path, processes):
     """kill -9 of the process, or of one of two; in either case the same command goes on."""
-    settings = "train.updates=150", "train.validate_every=3", "train.keep_checkpoints=2"
+    settings = "train.updates=150", "train.checkpoint_every=3", "train.keep_checkpoints=2"
     draw = random.Random(processes)
     kills, finished, saving, code = 0, 0, 0, None
     reference = tmp_path / "reference"

@@ -91,8 +91,8 @@ def test_the_longest_side_is_counted_with_eos():
 
 
 def test_a_finished_run_has_no_time_left(recipe, tmp_path, capsys):
-    """Also if its last validation is not a multiple of train.validate_every."""
-    train(replace(recipe, train=replace(recipe.train, updates=13, validate_every=11)), tmp_path)
+    """Also if its last validation is not a multiple of train.checkpoint_every."""
+    train(replace(recipe, train=replace(recipe.train, updates=13, checkpoint_every=11)), tmp_path)
     early, last = re.findall("^update 1[13]: .*", capsys.readouterr().err, re.MULTILINE)
     assert early.endswith(" left") and not last.endswith(" left")
 
@@ -190,7 +190,7 @@ def test_the_run_directory_may_be_text(prepared_recipe, tmp_path):
 
 
 def test_patience_ends_training(recipe, tmp_path):
-    config = replace(recipe.train, updates=50, validate_every=1, patience=2, lr=0.0, lr_start=0.0)
+    config = replace(recipe.train, updates=50, checkpoint_every=1, patience=2, lr=0.0, lr_start=0.0)
     assert train(replace(recipe, train=config), tmp_path) is None
     assert [e["update"] for e in read_log(tmp_path)] == [1, 2, 3]
 
@@ -230,7 +230,7 @@ def test_a_loss_that_is_not_finite_is_reported(recipe, tmp_path):
 
 def test_a_small_model_learns_to_translate_numbers(recipe, tmp_path):
     config = replace(
-        recipe.train, updates=400, lr=5e-3, warmup=40, schedule="cosine", validate_every=400
+        recipe.train, updates=400, lr=5e-3, warmup=40, schedule="cosine", checkpoint_every=400
     )
     model = replace(recipe.model, channels=64, ffn=64, dropout=0.0)
     train(replace(recipe, model=model, train=config), tmp_path)

@@ -161,7 +161,7 @@ def test_the_trace_of_one_update(prepared_recipe, tmp_path):
 
 
 def test_what_a_line_of_the_log_tells(prepared_recipe, tmp_path):
-    train(with_train(prepared_recipe, updates=40, validate_every=20), tmp_path)
+    train(with_train(prepared_recipe, updates=40, checkpoint_every=20), tmp_path)
     first, second = (event for event in read_log(tmp_path) if event["event"] == "train")
     assert first["update"] == 20 and second["update"] == 40
     assert first.keys() >= {"loss", "lr", "norm", "scale", "tokens_per_s", "memory_gb", "left_s"}
@@ -418,7 +418,7 @@ def test_a_run_goes_on_without_its_log(prepared_recipe, tmp_path):
     prepared_recipe = with_train(
         prepared_recipe,
         updates=40,
-        validate_every=5,
+        checkpoint_every=5,
         schedule="plateau",
         lr=1e-3,
         lr_end=1e-12,

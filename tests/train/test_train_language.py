@@ -48,7 +48,12 @@ def language(recipe, text, request) -> Recipe:
     )
     data = DataConfig(str(text), None, "txt", "words", request.param)
     config = replace(
-        recipe.train, updates=150, validate_every=75, label_smoothing=0.0, lr=2e-2, batch_tokens=200
+        recipe.train,
+        updates=150,
+        checkpoint_every=75,
+        label_smoothing=0.0,
+        lr=2e-2,
+        batch_tokens=200,
     )
     return replace(recipe, data=data, model=model, train=config, metric="perplexity")
 
@@ -104,7 +109,9 @@ def test_perplexity_of_a_run_is_that_of_its_validation(language, tmp_path, capsy
 
 def test_resuming_changes_nothing(language, tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    short = replace(language, train=replace(language.train, updates=6, validate_every=3, warmup=2))
+    short = replace(
+        language, train=replace(language.train, updates=6, checkpoint_every=3, warmup=2)
+    )
     train(short, whole)
     train(replace(short, train=replace(short.train, updates=3)), parts)
     text = (parts / "recipe.yaml").read_text().replace("updates: 3", "updates: 6")

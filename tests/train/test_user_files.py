@@ -215,7 +215,7 @@ model:
   heads: 2
   encoder: {{layers: 1, mixer: dynamic, kernel_size: 3}}
   decoder: {{layers: 1, mixer: dynamic, kernel_size: 3}}
-train: {{updates: 10, batch_tokens: 400, warmup: 2, validate_every: 5, precision: float32,
+train: {{updates: 10, batch_tokens: 400, warmup: 2, checkpoint_every: 5, precision: float32,
   keep_checkpoints: 1}}
 decode: {{beam: 2}}
 """

@@ -68,7 +68,7 @@ def bench_train(
         **measure_training(recipe, updates, synthetic),
     }
     ledger.write(output, entry)
-    say(describe_training(entry, recipe.train.validate_every))
+    say(describe_training(entry, recipe.train.checkpoint_every))
     say(f"written to {output}")
 
 
@@ -94,7 +94,7 @@ def measure_training(recipe: Recipe, updates: int, synthetic: int | None) -> dic
     per_token = count_flops(resolved, counted, ranks) / sum(update.tokens for update in counted)
     save = watch.seconds["save"]
     computing = sum(seconds[lap] for lap in COMPUTE_LAPS)
-    overhead = seconds["data"] + seconds["log"] + save / recipe.train.validate_every
+    overhead = seconds["data"] + seconds["log"] + save / recipe.train.checkpoint_every
     speed = tokens / whole
     return {
         "precision": precision,
@@ -137,7 +137,7 @@ def train_briefly(
     training, because the times would then be of fewer updates.
     """
     last = WARMUP_UPDATES + updates
-    config = replace(recipe.train, updates=last, validate_every=last, **DECIDED)
+    config = replace(recipe.train, updates=last, checkpoint_every=last, **DECIDED)
     if signal := train(replace(recipe, train=config), run, watch):
         raise UserError(f"stopped by {signal.name}: nothing was measured, so run it again")
     resolved = read_recipe(run)
@@ -195,7 +195,7 @@ def random_text(directory: Path, lines: int, data: DataConfig) -> Path:
     return directory
 
 
-def describe_training(entry: dict, validate_every: int) -> str:
+def describe_training(entry: dict, checkpoint_every: int) -> str:
     """Return the numbers of an entry as text."""
     numbers, load = entry["numbers"], entry["load"]
     seconds = numbers["seconds"]
@@ -215,7 +215,7 @@ def describe_training(entry: dict, validate_every: int) -> str:
             f"{'undisturbed':12}{numbers['update_s'] * 1e3:10.2f}",
             "",
             f"a validation: {numbers['validation_s']:.2f} s; a checkpoint: "
-            f"{numbers['checkpoint_s']:.2f} s, every {validate_every} updates",
+            f"{numbers['checkpoint_s']:.2f} s, every {checkpoint_every} updates",
             f"the loop itself (data, log, checkpoints): {numbers['overhead']:.2%} of the computing",
             f"{numbers['target_tokens_per_s']:,.0f} target tokens/s, "
             f"{numbers['target_tokens_per_update']:,.0f} per update; "
