@@ -11,7 +11,7 @@ import numpy as np
 from dynconv.config import TrainConfig
 from dynconv.errors import UserError
 from dynconv.text import Batch, Examples, batch_by_length
-from dynconv.train.distributed import Ranks
+from dynconv.train.distributed import World
 
 Item = TypeVar("Item")
 
@@ -45,7 +45,7 @@ class UpdateBatches(NamedTuple):
 
 
 def iter_updates(
-    examples: Examples, longest: int, config: TrainConfig, position: DataPosition, ranks: Ranks
+    examples: Examples, longest: int, config: TrainConfig, position: DataPosition, world: World
 ) -> Iterator[UpdateBatches]:
     """Yield the batches of one optimizer update at a time, forever, starting at `position`.
 
@@ -55,8 +55,8 @@ def iter_updates(
     """
     stream = iter_batches(examples, longest, config, position)
     while True:
-        of_all_ranks = list(islice(stream, config.accumulate * ranks.world_size))
-        of_this_rank = of_all_ranks[ranks.rank :: ranks.world_size]
+        of_all_ranks = list(islice(stream, config.accumulate * world.size))
+        of_this_rank = of_all_ranks[world.rank :: world.size]
         target_tokens = (examples.lengths(indices)[:, 1].sum() for indices, _, _ in of_all_ranks)
         yield UpdateBatches(
             batches=[examples.batch(indices) for indices, _, _ in of_this_rank],

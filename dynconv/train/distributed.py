@@ -32,11 +32,12 @@ BY_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_A
 
 
 @dataclass(frozen=True)
-class Ranks:
-    """The ranks of this process, in all machines and in its own; by default it is the only one."""
+class World:
+    """The processes of a training run, as one of them sees them; by default it is the only one."""
 
     rank: int = 0
-    world_size: int = 1
+    size: int = 1
+    """the number of processes"""
     local_rank: int = 0
     """the rank among the processes of the same machine"""
     device: torch.device = field(default_factory=default_device)
@@ -50,7 +51,7 @@ class Ranks:
 
     def wrap(self, module: nn.Module) -> nn.Module:
         """Return the module with its gradients averaged over all ranks."""
-        if self.world_size == 1:
+        if self.size == 1:
             return module
         # Without device_ids, DDP passes the batch, a tuple of tensors, unchanged.
         return nn.parallel.DistributedDataParallel(
@@ -60,14 +61,14 @@ class Ranks:
     def on_rank_zero(self, function: Callable[[], Value]) -> Value:
         """Call a function on rank 0 and return its result on every rank; the others wait."""
         box: list[Any] = [function() if self.is_rank_zero else None]
-        if self.world_size > 1:
+        if self.size > 1:
             dist.broadcast_object_list(box, src=0)
         return box[0]
 
     def gather(self, value: Value) -> list[Value]:
         """Return the values of all ranks, in their order, on every rank."""
-        box: list[Any] = [value] * self.world_size
-        if self.world_size > 1:
+        box: list[Any] = [value] * self.size
+        if self.size > 1:
             dist.all_gather_object(box, value)
         return box
 
@@ -81,7 +82,7 @@ class Ranks:
         """
         options: dict[str, Any] = {"dtype": torch.float64, "device": self.device}
         sums = torch.stack([torch.as_tensor(value, **options) for value in values])
-        if self.world_size > 1:
+        if self.size > 1:
             dist.all_reduce(sums, group=self.update_group)
         return torch.cat([sums, *(value.double().view(1) for value in replicated)]).tolist()
 
@@ -100,14 +101,14 @@ class Ranks:
 
 
 @contextmanager
-def join_processes(timeout: float) -> Iterator[Ranks]:
+def join_processes(timeout: float) -> Iterator[World]:
     """Join the other processes that torchrun started, by NCCL on GPUs and gloo on CPUs.
 
     `timeout`, in seconds, applies to the collectives of an update. When one process fails, all end:
     the first one reports why, the others raise SystemExit silently.
     """
     if not dist.is_torchelastic_launched():
-        yield Ranks()
+        yield World()
         return
     if absent := [name for name in BY_TORCHRUN if not os.environ.get(name)]:
         raise UserError(
@@ -122,11 +123,11 @@ def join_processes(timeout: float) -> Iterator[Ranks]:
         dist.init_process_group(
             "gloo", store=store, rank=rank, world_size=size, timeout=LONG_TIMEOUT
         )
-        ranks = Ranks(rank, size, local_rank, device)
-        ranks.check_agreement(
+        world = World(rank, size, local_rank, device)
+        world.check_agreement(
             device.type, lambda ours, theirs: f"one has {theirs}, the other {ours}"
         )
-        yield replace(ranks, update_group=make_update_group(device, timeout))
+        yield replace(world, update_group=make_update_group(device, timeout))
     except Exception as error:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun sends it; report the error first
         if store.add("failed", 1) > 1:  # the one that failed first reports why

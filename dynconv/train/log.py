@@ -51,7 +51,7 @@ class RankZeroLog(Log):
         done, _, validated = session.progress
         self._path = path_inside(run, LOG)
         self._config = session.recipe.train
-        self._device = session.ranks.device
+        self._device = session.world.device
         self._watch = session.watch
         if self._path.exists():
             kept = [e for e in read_log(run) if e["update"] <= done]
@@ -141,12 +141,12 @@ class RankZeroLog(Log):
 @contextmanager
 def open_log(session: Session) -> Iterator[Log]:
     """Yield the log of this rank, and close it at the end."""
-    ranks, config = session.ranks, session.recipe.train
-    log = RankZeroLog(session) if ranks.is_rank_zero else Log()
-    processes = f"{ranks.world_size} process{'es' if ranks.world_size > 1 else ''}"
+    world, config = session.world, session.recipe.train
+    log = RankZeroLog(session) if world.is_rank_zero else Log()
+    processes = f"{world.size} process{'es' if world.size > 1 else ''}"
     log.say(
         f"update {session.progress.updates} of {config.updates}; {processes} "
-        f"on {ranks.device.type}, {config.precision}"
+        f"on {world.device.type}, {config.precision}"
     )
     if session.too_long:
         limit = session.recipe.longest_example

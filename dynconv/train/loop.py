@@ -47,16 +47,16 @@ def train(
     """
     run = Path(run)
     with (
-        join_processes(recipe.train.timeout) as ranks,
-        folder_lock(run) if ranks.is_rank_zero else nullcontext(),
+        join_processes(recipe.train.timeout) as world,
+        folder_lock(run) if world.is_rank_zero else nullcontext(),
         explain_out_of_memory(recipe),
     ):
-        if ranks.device.type == "cpu":
+        if world.device.type == "cpu":
             tune_cpu()
-        session = open_session(recipe, run, ranks, watch or Stopwatch(), prepared)
+        session = open_session(recipe, run, world, watch or Stopwatch(), prepared)
         with (
             catch_signals() as pending_signal,
-            tracing(run, session.recipe.profile, ranks) as trace_update,
+            tracing(run, session.recipe.profile, world) as trace_update,
             open_log(session) as log,
             ThreadPoolExecutor(1) as writer,
         ):
@@ -96,7 +96,7 @@ def run_updates(
     recipe, config, watch = session.recipe, session.recipe.train, session.watch
     position = session.progress.position
     updates = prefetch(
-        iter_updates(session.examples, recipe.longest_example, config, position, session.ranks)
+        iter_updates(session.examples, recipe.longest_example, config, position, session.world)
     )
     while True:
         if session.checkpoint_is_due and not session.progress.validated:
@@ -151,7 +151,7 @@ def validate_checkpoint(session: Session, saver: CheckpointSaver, log: Log) -> N
     session.add_to_history(validation)
     saver.add_validation()
     # The other ranks wait here: within an update they would wait for train.timeout only.
-    example = session.ranks.on_rank_zero(lambda: preview_output(session))
+    example = session.world.on_rank_zero(lambda: preview_output(session))
     session.watch.lap("validate")
     session.watch.validations += 1
     result = session.task.describe_validation(validation)

@@ -28,9 +28,9 @@ def raise_not_finite(session: Session, update: UpdateBatches, skipped: SkippedUp
         }
         for loss, indices in zip(skipped.losses, update.indices, strict=True)
     ]
-    path = path_inside(run, NOT_FINITE.format(update=number, rank=session.ranks.rank))
+    path = path_inside(run, NOT_FINITE.format(update=number, rank=session.world.rank))
     replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
-    paths = session.ranks.gather(str(path))  # waits until all are written
+    paths = session.world.gather(str(path))  # waits until all are written
     after = ", after others that were skipped" if session.skipped > 1 else ""
     raise NotFiniteError(
         f"{run}: loss {skipped.mean_loss:g}, gradient norm {skipped.grad_norm:g} at update {number}"

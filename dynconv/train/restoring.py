@@ -10,7 +10,7 @@ from dynconv.tasks import Validation
 from dynconv.text.prepared import TOKENS
 from dynconv.train.checkpoint import RESTORE, STATE, Checkpoint
 from dynconv.train.data import DataPosition
-from dynconv.train.distributed import Ranks
+from dynconv.train.distributed import World
 from dynconv.train.run_corpus import check_vocabulary
 from dynconv.train.run_directory import CHECKPOINTS
 from dynconv.train.session import Progress, Session
@@ -32,7 +32,7 @@ def restore(session: Session) -> None:
         checkpoints.prune(config.keep_checkpoints)
         return checkpoint, checkpoint.validations(config)
 
-    newest = session.ranks.on_rank_zero(find)
+    newest = session.world.on_rank_zero(find)
     if newest is None:
         return
     checkpoint, session.history = newest
@@ -42,7 +42,7 @@ def restore(session: Session) -> None:
         raise UserError(
             f"{corpus.directory}: not the text with which {checkpoint.path} was trained"
         )
-    check_resumable(checkpoint, config, session.ranks)
+    check_resumable(checkpoint, config, session.world)
     load_weights(session.model, checkpoint.read_weights(), checkpoint.path)
     load_state(session, checkpoint)
     session.progress = Progress(
@@ -81,9 +81,9 @@ def load_state(session: Session, checkpoint: Checkpoint) -> None:
     scaler.load_state_dict(state["scaler"])
 
 
-def check_resumable(checkpoint: Checkpoint, config: TrainConfig, ranks: Ranks) -> None:
+def check_resumable(checkpoint: Checkpoint, config: TrainConfig, world: World) -> None:
     """Raise UserError if resuming here would change the size of an update or leave a GPU idle."""
-    processes = ranks.world_size
+    processes = world.size
     batches, now = checkpoint.meta["batches"], config.accumulate * processes
     if now != batches:
         remedy = (
@@ -96,7 +96,7 @@ def check_resumable(checkpoint: Checkpoint, config: TrainConfig, ranks: Ranks) -
             f"(train.accumulate {config.accumulate}, processes {processes}): {remedy}"
         )
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
-    if checkpoint.meta["device"] == "cuda" and ranks.device.type == "cpu" and not chosen:
+    if checkpoint.meta["device"] == "cuda" and world.device.type == "cpu" and not chosen:
         raise UserError(
             f"{checkpoint.path}: trained on a GPU, but none is visible here: see dynconv doctor, "
             "or set CUDA_VISIBLE_DEVICES= to continue on the CPU"

@@ -9,7 +9,7 @@ from dynconv.files import claim, disk_errors, path_inside, replace_bytes, scratc
 from dynconv.text import PreparedCorpus, encode_corpus, open_prepared
 from dynconv.text.prepared import VOCABULARY, find_prepared, foreign_files
 from dynconv.train.checkpoint_store import CheckpointStore
-from dynconv.train.distributed import Ranks
+from dynconv.train.distributed import World
 from dynconv.train.run_directory import DATA, is_run, match_recorded_recipe
 from dynconv.yaml12 import as_override
 
@@ -57,20 +57,20 @@ def encode_recipe_corpus(recipe: Recipe, out: Path) -> PreparedCorpus:
     return encode_corpus(data.corpus, data.source, data.target, size, out, data.vocabulary)
 
 
-def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> PreparedCorpus:
+def open_corpus(run: Path, recipe: Recipe, world: World) -> PreparedCorpus:
     """Open the encoded text of a run and check that all ranks read the same."""
-    if not ranks.is_rank_zero and not (run / VOCABULARY).exists():
+    if not world.is_rank_zero and not (run / VOCABULARY).exists():
         raise UserError(
             f"{run}: this process does not see the run directory of process 0: "
             "give a --run on a file system that all machines share"
         )
-    corpus = open_prepared(prepared_dir(run, recipe), verify=ranks.local_rank == 0)
+    corpus = open_prepared(prepared_dir(run, recipe), verify=world.local_rank == 0)
 
     def difference(ours: dict, theirs: dict) -> str:
         what = "vocabulary" if ours[VOCABULARY] != theirs[VOCABULARY] else "content"
         return f"the text in {corpus.directory} has another {what}"
 
-    ranks.check_agreement(corpus.files, difference)
+    world.check_agreement(corpus.files, difference)
     check_vocabulary(corpus.directory, corpus.files[VOCABULARY]["sha256"], run)
     return corpus
 

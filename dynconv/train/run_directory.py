@@ -46,7 +46,7 @@ from dynconv.files import (
 )
 from dynconv.machine import current_commit, device_name
 from dynconv.schema import PositiveInt, validated_content
-from dynconv.train.distributed import Ranks
+from dynconv.train.distributed import World
 from dynconv.train.legacy import is_unmarked_run
 from dynconv.train.precision import with_precision
 
@@ -148,7 +148,7 @@ def read_starts(run: Path) -> list[StartRecord]:
     return validated_content(list[StartRecord], read_json(path, remedy), path, remedy)
 
 
-def record_start(run: Path, recipe: Recipe, ranks: Ranks, examples: int, too_long: int) -> None:
+def record_start(run: Path, recipe: Recipe, world: World, examples: int, too_long: int) -> None:
     """Write recipe.yaml, and add this start to environment.json.
 
     examples  the number of training examples; training leaves out `too_long` of them
@@ -159,9 +159,9 @@ def record_start(run: Path, recipe: Recipe, ranks: Ranks, examples: int, too_lon
         "python": platform.python_version(),
         **{module.__name__: module.__version__ for module in (dynconv, torch, tokenizers, numpy)},
         "commit": current_commit(),
-        "device": device_name(ranks.device),
+        "device": device_name(world.device),
         "threads": torch.get_num_threads(),
-        "processes": ranks.world_size,
+        "processes": world.size,
         "examples": examples,
         "too_long": too_long,
     }

@@ -38,8 +38,8 @@ class CheckpointSaver:
         meta = {
             "update": progress.updates,
             "position": progress.position,
-            "batches": session.recipe.train.accumulate * session.ranks.world_size,
-            "device": session.ranks.device.type,
+            "batches": session.recipe.train.accumulate * session.world.size,
+            "device": session.world.device.type,
             "loss": None,
             "score": None,
             "history": [validation._asdict() for validation in session.history],
@@ -47,7 +47,7 @@ class CheckpointSaver:
             "text": files[TOKENS]["sha256"],  # a position means nothing in another text
         }
 
-        if session.ranks.is_rank_zero:
+        if session.world.is_rank_zero:
             state = {
                 "optimizer": session.optimizer.state_dict(),
                 "scaler": session.scaler.state_dict(),
@@ -61,7 +61,7 @@ class CheckpointSaver:
     def wait(self) -> None:
         """Wait until the newest save is on the disk; raise UserError if it was not written."""
         pending = self.pending
-        self.session.ranks.on_rank_zero(lambda: pending.result() if pending else None)
+        self.session.world.on_rank_zero(lambda: pending.result() if pending else None)
 
     def add_validation(self) -> None:
         """Add the newest validation to the newest checkpoint, and delete those that are not kept.
@@ -77,7 +77,7 @@ class CheckpointSaver:
             session.checkpoints.add_validation(name, validation)
             session.checkpoints.prune(session.recipe.train.keep_checkpoints)
 
-        if session.ranks.is_rank_zero:
+        if session.world.is_rank_zero:
             self.pending = self.writer.submit(write)
 
 
@@ -98,7 +98,7 @@ def load_averaged_weights(session: Session) -> int:
     Returns how many there were.
     """
     count, checkpoints = session.recipe.train.average_checkpoints, session.checkpoints
-    newest = session.ranks.on_rank_zero(lambda: checkpoints.list_validated()[-count:])
+    newest = session.world.on_rank_zero(lambda: checkpoints.list_validated()[-count:])
     mean = average_weights(checkpoint.read_weights() for checkpoint in newest)
     load_weights(session.model, mean, checkpoints.directory)
     return len(newest)
@@ -113,4 +113,4 @@ def save_average(session: Session, validation: Validation) -> None:
         checkpoints.discard_average()
         checkpoints.write(AVERAGE, named_weights(session.model), None, meta)
 
-    session.ranks.on_rank_zero(write)
+    session.world.on_rank_zero(write)

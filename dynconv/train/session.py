@@ -14,7 +14,7 @@ from dynconv.tasks import EncodedSplit, Task, Validation
 from dynconv.text import Examples, PreparedCorpus, Vocabularies
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition
-from dynconv.train.distributed import Ranks
+from dynconv.train.distributed import World
 from dynconv.train.stopwatch import Stopwatch
 
 
@@ -45,7 +45,7 @@ class Session:
     recipe: Recipe
     """the recipe, whose train.precision is no longer auto"""
     task: Task
-    ranks: Ranks
+    world: World
     vocabularies: Vocabularies
     corpus: PreparedCorpus
     examples: Examples

@@ -13,7 +13,7 @@ from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import EncodedSplit, task_of
 from dynconv.train.data import count_too_long
-from dynconv.train.distributed import Ranks
+from dynconv.train.distributed import World
 from dynconv.train.precision import choose_precision, with_precision
 from dynconv.train.restoring import restore
 from dynconv.train.run_corpus import open_corpus, prepare_run
@@ -24,39 +24,39 @@ from dynconv.train.update import BatchLoss, make_optimizer
 
 
 def open_session(
-    recipe: Recipe, run: Path, ranks: Ranks, watch: Stopwatch, prepared: Path | None = None
+    recipe: Recipe, run: Path, world: World, watch: Stopwatch, prepared: Path | None = None
 ) -> Session:
     """Return a session that is ready for its first update, or for the one after its checkpoint.
 
     Raises UserError if the directory contains the run of another recipe or the text has changed;
     also, on every rank, if the recipe or the text of any rank differs from rank 0's.
     """
-    ranks.check_agreement(recipe, lambda ours, theirs: "; ".join(list_differences(theirs, ours)))
+    world.check_agreement(recipe, lambda ours, theirs: "; ".join(list_differences(theirs, ours)))
     if recipe.decode.replace_unknown and recipe.decode.dictionary:
         read_dictionary(Path(recipe.decode.dictionary))  # reports a mistake before training
-    recipe = ranks.on_rank_zero(lambda: prepare_run(run, recipe, prepared))
-    corpus = open_corpus(run, recipe, ranks)
+    recipe = world.on_rank_zero(lambda: prepare_run(run, recipe, prepared))
+    corpus = open_corpus(run, recipe, world)
     task = task_of(recipe)
     vocabularies = corpus.vocabularies()
     validation_split = task.encode_split(corpus, vocabularies, "valid")
     examples = task.training_examples(corpus)
-    too_long = ranks.on_rank_zero(lambda: count_too_long(examples, recipe.longest_example))
+    too_long = world.on_rank_zero(lambda: count_too_long(examples, recipe.longest_example))
     torch.manual_seed(recipe.train.seed)
-    model = build(recipe.model).to(ranks.device)
+    model = build(recipe.model).to(world.device)
     set_activation_checkpointing(model, recipe.train.checkpoint_activations)
     check_positions(validation_split, model.max_positions)
     if recipe.train.precision == "auto":
         loss_in = partial(BatchLoss, model, task)
-        choice = ranks.on_rank_zero(
-            lambda: choose_precision(recipe, examples, loss_in, ranks.device)
+        choice = world.on_rank_zero(
+            lambda: choose_precision(recipe, examples, loss_in, world.device)
         )
         recipe = with_precision(recipe, choice)
-    optimizer, scaler = make_optimizer(model, recipe.train, ranks.device)
+    optimizer, scaler = make_optimizer(model, recipe.train, world.device)
     session = Session(
         run=run,
         recipe=recipe,
         task=task,
-        ranks=ranks,
+        world=world,
         vocabularies=vocabularies,
         corpus=corpus,
         examples=examples,
@@ -69,8 +69,8 @@ def open_session(
         watch=watch,
     )
     restore(session)
-    ranks.on_rank_zero(lambda: record_start(run, recipe, ranks, len(examples), too_long))
-    session.loss_module = ranks.wrap(session.loss_module)  # broadcasts the weights of rank 0
+    world.on_rank_zero(lambda: record_start(run, recipe, world, len(examples), too_long))
+    session.loss_module = world.wrap(session.loss_module)  # broadcasts the weights of rank 0
     return session
 
 

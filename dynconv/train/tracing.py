@@ -5,7 +5,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from dynconv.files import path_inside
-from dynconv.train.distributed import Ranks
+from dynconv.train.distributed import World
 from dynconv.train.run_directory import TRACE
 
 TRACED_UPDATE = 10
@@ -13,7 +13,7 @@ TRACED_UPDATE = 10
 
 
 @contextmanager
-def tracing(run: Path, enabled: bool, ranks: Ranks) -> Iterator[Callable[[], None]]:
+def tracing(run: Path, enabled: bool, world: World) -> Iterator[Callable[[], None]]:
     """Yield a function to call after each update; the tenth is written to RUN/trace.json.
 
     Rank 0 traces, and the others wait for it with LONG_TIMEOUT: writing a trace takes longer than
@@ -35,7 +35,7 @@ def tracing(run: Path, enabled: bool, ranks: Ranks) -> Iterator[Callable[[], Non
         nonlocal calls
         calls += 1
         if calls <= TRACED_UPDATE:
-            ranks.on_rank_zero(profiler.step)
+            world.on_rank_zero(profiler.step)
 
-    with profiler if ranks.is_rank_zero else nullcontext():
+    with profiler if world.is_rank_zero else nullcontext():
         yield step

@@ -18,7 +18,7 @@ from dynconv.config.schedules import learning_rate
 from dynconv.tasks import Task
 from dynconv.text import Batch
 from dynconv.train.data import UpdateBatches
-from dynconv.train.distributed import Ranks
+from dynconv.train.distributed import World
 from dynconv.train.precision import AUTOCAST_DTYPES
 from dynconv.train.session import Progress, Session
 from dynconv.train.stopwatch import Stopwatch
@@ -78,7 +78,7 @@ def make_update(
 
     `pending_signal` returns the signal that this process has received, or 0.
     """
-    config, ranks = session.recipe.train, session.ranks
+    config, world = session.recipe.train, session.world
     optimizer, scaler = session.optimizer, session.scaler
     lr = learning_rate(
         config, session.progress.updates, [validation.loss for validation in session.history]
@@ -86,8 +86,8 @@ def make_update(
     for group in optimizer.param_groups:
         group["lr"] = lr
     # With several ranks, gradients stay in the buckets that DDP exchanges.
-    optimizer.zero_grad(set_to_none=ranks.world_size == 1)
-    losses = accumulate_gradients(session.loss_module, update, scaler, ranks, session.watch)
+    optimizer.zero_grad(set_to_none=world.size == 1)
+    losses = accumulate_gradients(session.loss_module, update, scaler, world, session.watch)
     scaler.unscale_(optimizer)
     total_norm = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip_norm or math.inf)
     # The signal is summed in the same collective, so that all ranks stop after the same update.
@@ -96,7 +96,7 @@ def make_update(
     # the weights change, the next learning rate, whether a checkpoint is due or training ends. To
     # read them one update late, all of that would need to know an update that is still unknown. It
     # would save a GPU only the time from here to the first kernel of the next forward pass.
-    loss, stop, grad_norm = ranks.sum_over_ranks(
+    loss, stop, grad_norm = world.sum_over_ranks(
         local_loss, pending_signal(), replicated=[total_norm]
     )
     loss_scale = scaler.get_scale()
@@ -119,26 +119,26 @@ def accumulate_gradients(
     loss_module: nn.Module,
     update: UpdateBatches,
     scaler: torch.amp.GradScaler,
-    ranks: Ranks,
+    world: World,
     watch: Stopwatch,
 ) -> list[Tensor]:
     """Run the model forward and backward, and accumulate the gradients of the mean loss per token.
 
     The mean is taken over all batches of the update on all ranks. The loss is a sum over tokens,
     divided once by the number of tokens of the whole update, so that many small batches on many
-    ranks give the gradient of one large batch. `loss_module` is a BatchLoss that `ranks` has
+    ranks give the gradient of one large batch. `loss_module` is a BatchLoss that `world` has
     wrapped. Returns the losses of this rank's batches.
     """
     losses = []
     for i, (batch, seed) in enumerate(zip(update.batches, update.seeds, strict=True), 1):
         torch.manual_seed(seed)
         # Gradients are exchanged once, in the backward pass of the last batch.
-        exchange = ranks.world_size == 1 or i == len(update.batches)
+        exchange = world.size == 1 or i == len(update.batches)
         with nullcontext() if exchange else cast(DistributedDataParallel, loss_module).no_sync():
-            loss = loss_module(batch.to(ranks.device))
+            loss = loss_module(batch.to(world.device))
             watch.lap("forward")
             # DistributedDataParallel takes the mean over ranks, hence times their number.
-            scaler.scale(loss * (ranks.world_size / update.tokens)).backward()
+            scaler.scale(loss * (world.size / update.tokens)).backward()
             watch.lap("backward")
         losses.append(loss.detach())
     return losses

@@ -30,7 +30,7 @@ def validate(session: Session) -> Validation:
 
     Each rank takes a share of the batches; the result is the same for any number of ranks.
     """
-    model, task, ranks = session.model, session.task, session.ranks
+    model, task, world = session.model, session.task, session.world
     examples = session.validation_split.examples
     model.eval()
     loss_module = BatchLoss(model, task)
@@ -38,13 +38,13 @@ def validate(session: Session) -> Validation:
     budget = session.recipe.train.batch_tokens
     lengths = examples.lengths(range(len(examples)))
     batches = batch_by_length(lengths, max(budget, int(lengths.max())))
-    for indices in batches[ranks.rank :: ranks.world_size]:
-        batch = examples.batch(indices).to(ranks.device)
+    for indices in batches[world.rank :: world.size]:
+        batch = examples.batch(indices).to(world.device)
         outputs = task.greedy_outputs(model, batch)
         scored.append(ScoredBatch(indices, loss_module(batch).item(), len(batch.target), outputs))
     model.train()
-    of_all_ranks = list(chain.from_iterable(ranks.gather(scored)))
-    return ranks.on_rank_zero(lambda: score_batches(session, of_all_ranks))
+    of_all_ranks = list(chain.from_iterable(world.gather(scored)))
+    return world.on_rank_zero(lambda: score_batches(session, of_all_ranks))
 
 
 def score_batches(session: Session, scored: list[ScoredBatch]) -> Validation:

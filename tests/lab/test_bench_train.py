@@ -13,7 +13,7 @@ from helpers.training import StoppingWatch
 from dynconv import cli
 from dynconv.lab.bench import train as module
 from dynconv.train.data import DataPosition, iter_updates
-from dynconv.train.distributed import Ranks
+from dynconv.train.distributed import World
 from dynconv.train.precision import AUTOCAST_DTYPES
 
 
@@ -88,14 +88,14 @@ def test_a_language_model_trains_on_random_words_without_a_source(tmp_path, monk
 
 def test_the_arithmetic_is_that_of_the_matrix_products(recipe, pairs):
     """Forward and backward: three products of as many operations, 2 a weight and position."""
-    some = list(islice(iter_updates(pairs, 256, recipe.train, DataPosition(), Ranks()), 2))
-    counted = module.count_flops(recipe, some, Ranks())
+    some = list(islice(iter_updates(pairs, 256, recipe.train, DataPosition(), World()), 2))
+    counted = module.count_flops(recipe, some, World())
     wider = replace(recipe, model=replace(recipe.model, ffn=2 * recipe.model.ffn))
     C, F = recipe.model.channels, recipe.model.ffn
     positions = sum(
         batch.source.numel() + batch.prefix.numel() for w in some for batch in w.batches
     )
-    assert module.count_flops(wider, some, Ranks()) - counted == 3 * 2 * positions * 2 * C * F
+    assert module.count_flops(wider, some, World()) - counted == 3 * 2 * positions * 2 * C * F
 
 
 def test_the_peak_is_of_the_precision(monkeypatch):

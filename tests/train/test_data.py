@@ -11,13 +11,13 @@ from dynconv.config import TrainConfig
 from dynconv.tasks import task_of
 from dynconv.train import data
 from dynconv.train.data import DataPosition, epoch_pools, iter_batches, iter_updates, prefetch
-from dynconv.train.distributed import Ranks
+from dynconv.train.distributed import World
 
 CONFIG = TrainConfig(batch_tokens=400)
 
 
-def share(rank: int, size: int) -> Ranks:
-    return Ranks(rank, size, device=torch.device("cpu"))
+def share(rank: int, size: int) -> World:
+    return World(rank, size, device=torch.device("cpu"))
 
 
 def epoch(corpus, number: int, max_length: int = 256) -> list[int]:

@@ -80,12 +80,12 @@ from dynconv.train.update import BatchLoss, accumulate_gradients
 small = ["model.vocab_size=300", "model.channels=32", "model.ffn=32", "model.heads=2"]
 recipe = load_recipe("help-de-en-dynamic", [*small, "model.dropout=0.1"])
 task = task_of(recipe)
-with join_processes(60) as ranks:
+with join_processes(60) as world:
     torch.manual_seed(0)
     model = build(recipe.model)
     # two batches on each rank, of other sentences on the other one
     batches = [
-        collate([([5 + i, 6, 7, 9 + ranks.rank], [8, 9 + i, 30]), ([5, 9], [7, 60 + i, 5, 8])])
+        collate([([5 + i, 6, 7, 9 + world.rank], [8, 9 + i, 30]), ([5, 9], [7, 60 + i, 5, 8])])
         for i in range(2)
     ]
     update = UpdateBatches(batches, [], [3, 4], 28, DataPosition())
@@ -93,8 +93,8 @@ with join_processes(60) as ranks:
     def gradients(precision, scale):
         model.zero_grad()
         scaler = torch.amp.GradScaler("cpu", init_scale=scale, enabled=precision == "float16")
-        loss_module = ranks.wrap(BatchLoss(model, task, precision))
-        accumulate_gradients(loss_module, update, scaler, ranks, Stopwatch())
+        loss_module = world.wrap(BatchLoss(model, task, precision))
+        accumulate_gradients(loss_module, update, scaler, world, Stopwatch())
         parts = [p.grad.flatten() / scale for p in model.parameters()]
         return torch.cat(parts)
 
@@ -104,11 +104,11 @@ with join_processes(60) as ranks:
     loss.MAX_LOGITS = 2 * 300
     for (precision, scale, most), expected in zip(cases, plain):
         error = (gradients(precision, scale) - expected).norm() / expected.norm()
-        if ranks.is_rank_zero:
+        if world.is_rank_zero:
             print(precision, "equal" if expected.norm() > 0 and error < most else error.item())
     first = gradients("float32", 1.0)
-    same = all(torch.equal(first, other) for other in ranks.gather(first))
-    if ranks.is_rank_zero:
+    same = all(torch.equal(first, other) for other in world.gather(first))
+    if world.is_rank_zero:
         print("on all ranks" if same else "not on all ranks")
 """
 

@@ -21,7 +21,7 @@ from dynconv.train import TrainedModel, load_model, log, train
 from dynconv.train.checkpoint import Checkpoint
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition, count_too_long, iter_updates
-from dynconv.train.distributed import Ranks
+from dynconv.train.distributed import World
 from dynconv.train.events import read_log
 from dynconv.train.saving import CheckpointSaver
 from dynconv.train.stopwatch import Stopwatch
@@ -178,7 +178,7 @@ def test_a_run_that_is_extended_has_a_new_average(recipe, tmp_path):
 def test_a_batch_has_no_more_sentences_than_asked(pairs, recipe):
     config = replace(recipe.train, batch_sentences=3)
     update = next(
-        iter_updates(pairs, 256, config, DataPosition(), Ranks(device=torch.device("cpu")))
+        iter_updates(pairs, 256, config, DataPosition(), World(device=torch.device("cpu")))
     )
     assert len(update.batches[0].source) == 3
 
@@ -240,7 +240,7 @@ def test_a_small_model_learns_to_translate_numbers(recipe, tmp_path):
 
 def test_pairs_that_cannot_be_used_are_reported(pairs, recipe):
     with pytest.raises(UserError, match="no usable example in split train: all have more than 2"):
-        next(iter_updates(pairs, 2, recipe.train, DataPosition(), Ranks()))
+        next(iter_updates(pairs, 2, recipe.train, DataPosition(), World()))
 
 
 def test_all_of_a_checkpoint_is_booked_as_saving(recipe, tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ from dynconv.tasks import Translation
 from dynconv.train import distributed, loop, tracing, train, update
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition, iter_updates
-from dynconv.train.distributed import Ranks
+from dynconv.train.distributed import World
 from dynconv.train.events import read_log
 from dynconv.train.precision import AUTOCAST_DTYPES
 from dynconv.train.run_directory import folder_lock
@@ -275,7 +275,7 @@ def test_gradients_are_exchanged_only_with_the_last_batch(prepared_recipe, pairs
             self.calls.append(("forward", self.alone))
             return self.weight * len(batch.target)
 
-    model, two = Wrapped(), Ranks(0, 2, device=torch.device("cpu"))
+    model, two = Wrapped(), World(0, 2, device=torch.device("cpu"))
     work = next(
         iter_updates(pairs, 256, replace(prepared_recipe.train, accumulate=3), DataPosition(), two)
     )
@@ -302,7 +302,7 @@ def test_norm_and_loss_are_float32_and_softmax_is_rounded_once(
     seen = []
     for norm in norms:
         norm.register_forward_hook(lambda _, given, out: seen.append((given[0].dtype, out.dtype)))
-    work = next(iter_updates(pairs, 256, prepared_recipe.train, DataPosition(), Ranks()))
+    work = next(iter_updates(pairs, 256, prepared_recipe.train, DataPosition(), World()))
     assert loss_module(work.batches[0]).dtype == torch.float32
     assert len(seen) == len(norms) == 7
     assert set(seen) == {(torch.float32, torch.float32)}
@@ -465,7 +465,7 @@ def test_other_processes_wait_while_rank_0_writes_a_trace(tmp_path, monkeypatch)
     """They meet it with LONG_TIMEOUT after each traced update, not with train.timeout."""
     met = []
 
-    class Waiting(Ranks):
+    class Waiting(World):
         def on_rank_zero(self, function):
             met.append(self.rank)
             return function() if self.is_rank_zero else None

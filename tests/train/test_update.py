@@ -18,7 +18,7 @@ from dynconv.text import collate
 from dynconv.train import loop, train
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
-from dynconv.train.distributed import Ranks
+from dynconv.train.distributed import World
 from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.update import BatchLoss, accumulate_gradients, make_optimizer, make_update
 
@@ -36,7 +36,7 @@ def mean_loss(model, data: UpdateBatches, precision: str = "float32") -> float:
     model.zero_grad()
     scaler = torch.amp.GradScaler("cpu", enabled=False)
     loss_module = BatchLoss(model, Translation(Recipe()), precision)
-    losses = accumulate_gradients(loss_module, data, scaler, Ranks(), Stopwatch())
+    losses = accumulate_gradients(loss_module, data, scaler, World(), Stopwatch())
     return sum(losses).item() / data.tokens
 
 
@@ -60,7 +60,7 @@ def test_16_bits_give_nearly_the_same_gradient(recipe, pairs, mixer, precision):
     stack = sized_stack(2, mixer, None if mixer == "attention" else (3, 7))
     torch.manual_seed(0)
     model = build(replace(recipe.model, encoder=stack, decoder=stack, dropout=0.0))
-    data = next(iter_updates(pairs, 256, recipe.train, DataPosition(), Ranks()))
+    data = next(iter_updates(pairs, 256, recipe.train, DataPosition(), World()))
     exact = torch.cat([g.flatten() for g in gradients(model, data)])
     rough = torch.cat([g.flatten() for g in gradients(model, data, precision)])
     assert not torch.equal(exact, rough)

@@ -23,7 +23,7 @@ from dynconv.tasks import task_of
 from dynconv.text import open_prepared
 from dynconv.train import train
 from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
-from dynconv.train.distributed import Ranks
+from dynconv.train.distributed import World
 from dynconv.train.precision import AUTOCAST_DTYPES
 from dynconv.train.run_corpus import prepared_dir
 from dynconv.train.run_directory import read_recipe
@@ -78,20 +78,20 @@ def measure_training(recipe: Recipe, updates: int, synthetic: int | None) -> dic
     On a GPU it trains twice, because timing the parts of an update waits for the GPU after each:
     only the first run shows the time of a whole update.
     """
-    ranks = Ranks()
+    world = World()
     with TemporaryDirectory() as directory:
         if synthetic:
             text = random_text(Path(directory) / "text", synthetic, recipe.data)
             recipe = replace(recipe, data=replace(recipe.data, corpus=str(text)))
-        for number, watch in enumerate(watches := make_stopwatches(ranks.device)):
+        for number, watch in enumerate(watches := make_stopwatches(world.device)):
             run = Path(directory) / f"run-{number}"
-            resolved, measured = train_briefly(recipe, updates, run, watch, ranks)
+            resolved, measured = train_briefly(recipe, updates, run, watch, world)
     precision = resolved.train.precision
     seconds = seconds_per_update(watch, updates)
     whole = sum(seconds_per_update(watches[0], updates).values())
     tokens = sum(update.tokens for update in measured) / updates
     counted = measured[:: max(1, updates // COUNTED)]
-    per_token = count_flops(resolved, counted, ranks) / sum(update.tokens for update in counted)
+    per_token = count_flops(resolved, counted, world) / sum(update.tokens for update in counted)
     save = watch.seconds["save"]
     computing = sum(seconds[lap] for lap in COMPUTE_LAPS)
     overhead = seconds["data"] + seconds["log"] + save / recipe.train.checkpoint_every
@@ -106,11 +106,11 @@ def measure_training(recipe: Recipe, updates: int, synthetic: int | None) -> dic
         "overhead": overhead / computing,
         "target_tokens_per_update": tokens,
         "target_tokens_per_s": speed,
-        "memory_gb": peak_memory(ranks.device) / 1e9,
+        "memory_gb": peak_memory(world.device) / 1e9,
         "flop_per_target_token": per_token,
         "flop_per_s": per_token * speed,
-        "peak_flop_per_s": measure_peak(precision, ranks.device),
-        "peak_side": peak_side(ranks.device),
+        "peak_flop_per_s": measure_peak(precision, world.device),
+        "peak_side": peak_side(world.device),
     }
 
 
@@ -128,7 +128,7 @@ def seconds_per_update(watch: Stopwatch, updates: int) -> dict[str, float]:
 
 
 def train_briefly(
-    recipe: Recipe, updates: int, run: Path, watch: Stopwatch, ranks: Ranks
+    recipe: Recipe, updates: int, run: Path, watch: Stopwatch, world: World
 ) -> tuple[Recipe, list[UpdateBatches]]:
     """Train for the warm-up and `updates` more updates.
 
@@ -143,19 +143,19 @@ def train_briefly(
     resolved = read_recipe(run)
     corpus = open_prepared(prepared_dir(run, resolved), verify=False)
     text = task_of(resolved).training_examples(corpus)
-    batches = iter_updates(text, recipe.longest_example, config, DataPosition(), ranks)
+    batches = iter_updates(text, recipe.longest_example, config, DataPosition(), world)
     return resolved, list(islice(batches, WARMUP_UPDATES, last))
 
 
-def count_flops(recipe: Recipe, updates: Sequence[UpdateBatches], ranks: Ranks) -> int:
+def count_flops(recipe: Recipe, updates: Sequence[UpdateBatches], world: World) -> int:
     """Count the FLOPs of the matrix products in these updates; other operations need far fewer."""
-    model = build(recipe.model).to(ranks.device)
+    model = build(recipe.model).to(world.device)
     set_activation_checkpointing(model, recipe.train.checkpoint_activations)
     loss_module = BatchLoss(model, task_of(recipe), recipe.train.precision)
-    unscaled = torch.amp.GradScaler(ranks.device.type, enabled=False)
+    unscaled = torch.amp.GradScaler(world.device.type, enabled=False)
     with FlopCounterMode(display=False) as counter:
         for update in updates:
-            accumulate_gradients(loss_module, update, unscaled, ranks, Stopwatch())
+            accumulate_gradients(loss_module, update, unscaled, world, Stopwatch())
     return counter.get_total_flops()
 
 
