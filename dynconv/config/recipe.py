@@ -41,7 +41,7 @@ class DataConfig:
     corpus: str = "libreoffice-de-en"
     """a shipped corpus, a directory with {train,valid,test}.{source,target}, or a prepared one"""
     source: str | None = "de"
-    """the language of the source; null: train a language model on {train,valid,test}.{target}"""
+    """the suffix of the source; null: train a language model on {train,valid,test}.{target}"""
     target: str = "en"
     vocabulary: VocabularyKind = "bytes"
     """the kind of vocabulary. bytes: byte-level BPE of raw text. bpe: BPE of text that is already
@@ -62,7 +62,7 @@ class DataConfig:
             )
         if self.source == self.target:
             raise ValueError(
-                f"source and target are both {quoted(self.target)}: name two languages"
+                f"source and target are both {quoted(self.target)}: name two suffixes"
             )
 
 
@@ -239,7 +239,7 @@ class Recipe:
         """Raise ValueError if the model cannot do what other sections ask of it."""
         architecture, translates = self.model.architecture, self.model.translates
         if translates == (self.data.source is None):
-            ours = "the language to translate from" if translates else "null"
+            ours = "the suffix of the source" if translates else "null"
             raise ValueError(
                 f"data.source {as_override(self.data.source)} does not fit model.architecture "
                 f"{architecture}: set data.source to {ours}, or choose another architecture"

@@ -48,8 +48,8 @@ class Translation(Task[Translator]):
         return projected_loss(hidden, batch.target, output.weight, output.bias, smoothing)
 
     @property
-    def languages(self) -> tuple[str, str]:
-        """The suffixes of source and target."""
+    def suffixes(self) -> tuple[str, str]:
+        """The suffixes of the files of source and target."""
         data = self.recipe.data
         assert data.source is not None  # the schema of recipes asks a translator for one
         return data.source, data.target
@@ -71,7 +71,7 @@ class Translation(Task[Translator]):
     ) -> EncodedSplit:
         """Read the pairs without a blank side."""
         directory = corpus.directory
-        text = load_parallel(str(directory), *self.languages, split)
+        text = load_parallel(str(directory), *self.suffixes, split)
         sides = (v.encode(side) for v, side in zip(vocabularies, text, strict=True))
         lines = zip(*sides, text.target, strict=True)
         kept = [(s, t, line) for s, t, line in lines if s and t]
@@ -117,7 +117,7 @@ class Translation(Task[Translator]):
     def evaluate(self, model: Translator, vocabularies: Vocabularies, split: str) -> Outcome:
         recipe = self.recipe
         data, config = recipe.data, recipe.decode
-        text = load_parallel(data.corpus, *self.languages, split)
+        text = load_parallel(data.corpus, *self.suffixes, split)
         start = time.perf_counter()
         outputs = self.translate(model, vocabularies, text.source)
         seconds = time.perf_counter() - start

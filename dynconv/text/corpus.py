@@ -48,10 +48,10 @@ def corpus_dir(corpus: str) -> Path:
     raise UserError(f"no corpus {quoted(corpus)}: not shipped, and no directory {tried}; {hint}")
 
 
-def check_suffix(language: str) -> None:
-    """Raise UserError unless a language can be the suffix of a file."""
-    if not language or Path(f"train.{language}").name != f"train.{language}":
-        raise UserError(f"language {quoted(language)} is not the suffix of a file such as train.de")
+def check_suffix(suffix: str) -> None:
+    """Raise UserError unless a text can be the suffix of a file."""
+    if not suffix or Path(f"train.{suffix}").name != f"train.{suffix}":
+        raise UserError(f"{quoted(suffix)} is not the suffix of a file such as train.de")
 
 
 def require_split(directory: Path, name: str) -> Path:
@@ -91,13 +91,13 @@ def require_references(directory: Path, name: str) -> list[Path]:
 
 
 def load_parallel(corpus: str, source: str, target: str, split: str) -> ParallelText:
-    """Read a split ("train") of a corpus in two languages ("de", "en"), blank lines included."""
+    """Read a split ("train") of a corpus with two suffixes ("de", "en"), blank lines included."""
     directory = corpus_dir(corpus)
-    paths = [require_split(directory, f"{split}.{language}") for language in (source, target)]
+    paths = [require_split(directory, f"{split}.{suffix}") for suffix in (source, target)]
     pairs = list(stream_parallel(*paths))
     return ParallelText([s for s, _ in pairs], [t for _, t in pairs])
 
 
-def load_lines(corpus: str, language: str, split: str) -> list[str]:
+def load_lines(corpus: str, suffix: str, split: str) -> list[str]:
     """Read a split ("train") of the text of a language model, blank lines included."""
-    return read_lines(require_split(corpus_dir(corpus), f"{split}.{language}"))
+    return read_lines(require_split(corpus_dir(corpus), f"{split}.{suffix}"))

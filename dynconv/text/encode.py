@@ -63,7 +63,7 @@ def encode_corpus(
     """Encode the training split of a corpus into a new directory, in bounded memory.
 
     corpus          a name or directory, as for `load_parallel`; valid and test may be missing
-    source, target  languages ("de", "en"); source is None for the text of a language model
+    source, target  suffixes ("de", "en"); source is None for the text of a language model
     vocab_size      number of types: one for a joint vocabulary, or a pair for source and target
     out             the new directory; it is created under a temporary name, and renamed at the end
     kind            kind of vocabulary, see `dynconv.text.tokenizer_kinds`
@@ -74,11 +74,11 @@ def encode_corpus(
     """
     out = Path(os.path.realpath(out))
     check_free(out)
-    sides = [side for side in (source, target) if side is not None]
-    for side in sides:
-        check_suffix(side)
+    suffixes = [suffix for suffix in (source, target) if suffix is not None]
+    for suffix in suffixes:
+        check_suffix(suffix)
     directory = corpus_dir(corpus)
-    splits = require_splits(directory, sides)
+    splits = require_splits(directory, suffixes)
     given = reuse and load_vocabularies(reuse, vocab_size)
     part = out.with_name(f".{out.name}.part")
     with disk_errors(out, "name another directory"), scratch_folder(part) as folder:
@@ -88,13 +88,13 @@ def encode_corpus(
         vocabularies.save(scratch / VOCABULARY)
         dtype = "uint16" if max(map(len, vocabularies)) <= MAX_UINT16_TYPES else "uint32"
         rows = read_rows(train, "encode", total)
-        if len(sides) == 2:
+        if len(suffixes) == 2:
             rows = (row for row in rows if all(map(str.strip, row)))
-        lines, tokens = write_ids(rows, vocabularies[-len(sides) :], scratch, dtype)
+        lines, tokens = write_ids(rows, vocabularies[-len(suffixes) :], scratch, dtype)
         if not lines:
             raise UserError(f"{corpus}: no usable pair in split train: all have a blank side")
-        for split, side in product(splits.keys() - {"train"}, sides):
-            copy_text(directory, f"{split}.{side}", scratch)
+        for split, suffix in product(splits.keys() - {"train"}, suffixes):
+            copy_text(directory, f"{split}.{suffix}", scratch)
         write_meta(
             scratch,
             corpus=corpus,
@@ -139,14 +139,14 @@ def load_vocabularies(path: Path, vocab_size: int | tuple[int, int]) -> Vocabula
     return vocabularies
 
 
-def require_splits(directory: Path, sides: Sequence[str]) -> dict[str, list[Path]]:
+def require_splits(directory: Path, suffixes: Sequence[str]) -> dict[str, list[Path]]:
     """Find the files of each split.
 
     Raises UserError if train, or one side of a split, is missing.
     """
     splits = {}
     for split in SPLITS:
-        names = [f"{split}.{side}" for side in sides]
+        names = [f"{split}.{suffix}" for suffix in suffixes]
         if split == "train" or any(find_split(directory, name) for name in names):
             splits[split] = [require_split(directory, name) for name in names]
     return splits

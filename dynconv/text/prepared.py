@@ -55,7 +55,7 @@ class PreparedCorpus:
     directory: Path
     corpus: str
     source: str | None
-    """the language of the source; None for the text of a language model"""
+    """the suffix of the source; None for the text of a language model"""
     target: str
     lines: Count
     """lines of each side"""

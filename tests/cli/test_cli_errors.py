@@ -294,8 +294,8 @@ data prepare text | languages
 data prepare directory --languages de en --out out | train.de
 data prepare text --languages de xx --out out | train.xx
 data prepare text --languages a b c --out out | a b c
-data prepare text --languages '' en --out out | language '' is not the suffix
-data prepare text --languages de ../en --out out | language '../en' is not the suffix
+data prepare text --languages '' en --out out | '' is not the suffix
+data prepare text --languages de ../en --out out | '../en' is not the suffix
 data prepare loop --languages de en --out out | loop
 data prepare text --languages de en --vocab-size 300 --out loop | loop
 data prepare text --languages de de --out out | --languages de de

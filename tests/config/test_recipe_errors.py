@@ -76,7 +76,7 @@ def test_shipped_recipes_are_valid_and_survive_a_round_trip(name, tmp_path):
         (
             "data: {source: null}",
             "data.source null does not fit model.architecture encoder-decoder: set data.source to "
-            "the language to translate from, or choose another architecture",
+            "the suffix of the source, or choose another architecture",
         ),
         (
             "metric: perplexity",
@@ -215,7 +215,7 @@ def test_a_recipe_upon_another(tmp_path):
             "decode: {replace_unknown: true}",
             "replace_unknown true needs the attention of model.architecture convs2s",
         ),
-        ("data: {source: en, target: en}", "source and target are both 'en': name two languages"),
+        ("data: {source: en, target: en}", "source and target are both 'en': name two suffixes"),
         (
             LANGUAGE + "data: {source: null, block_size: 500}",
             "data.block_size 500 exceeds train.batch_tokens",
