@@ -21,11 +21,11 @@ class Examples(ABC):
 
     tokens: np.ndarray
     bounds: np.ndarray
-    """int64 offsets into the tokens: `sides` per example, then the end of the last"""
+    """int64 offsets into the tokens: `side_count` per example, then the end of the last"""
     directory: Path | None = None
     """the prepared corpus, for error messages"""
 
-    sides: ClassVar[int]
+    side_count: ClassVar[int]
     collate: ClassVar[Callable]
 
     @abstractmethod
@@ -41,12 +41,12 @@ class Examples(ABC):
         """Return example i as text, by side."""
 
     def __len__(self) -> int:
-        return (len(self.bounds) - 1) // self.sides
+        return (len(self.bounds) - 1) // self.side_count
 
     def offsets(self, i: int) -> list[int]:
         """Return the offsets of example i, one per side, and its end."""
-        first = self.sides * range(len(self))[i]  # IndexError beyond the end; -1 is the last
-        return self.bounds[first : first + self.sides + 1].tolist()
+        first = self.side_count * range(len(self))[i]  # IndexError beyond the end; -1 is the last
+        return self.bounds[first : first + self.side_count + 1].tolist()
 
     def first_bounds(self, indices: Iterable[int] | np.ndarray) -> np.ndarray:
         """Return where the bounds of these examples begin: (N,) int64. Indices as in a list."""
@@ -54,7 +54,7 @@ class Examples(ABC):
         total = len(self)
         if ((given < -total) | (given >= total)).any():
             raise IndexError(f"an index is outside of the {total} examples")
-        return self.sides * np.where(given < 0, given + total, given)
+        return self.side_count * np.where(given < 0, given + total, given)
 
     def batch(self, indices: Iterable[int]) -> Batch:
         """Collate the examples of these indices into a batch."""
@@ -68,7 +68,7 @@ class Pairs(Examples):
     max_source_tokens: int = sys.maxsize
     """maximum number of tokens of a source, with <eos>; longer ones are truncated"""
 
-    sides, collate = 2, staticmethod(collate)
+    side_count, collate = 2, staticmethod(collate)
 
     @classmethod
     def from_corpus(cls, corpus: PreparedCorpus, max_source_tokens: int = sys.maxsize) -> "Pairs":
@@ -107,7 +107,7 @@ class Excerpts(Examples):
     is cut into blocks of `block` tokens, regardless of its lines (Baevski and Auli 2019).
     """
 
-    sides = 1
+    side_count = 1
     collate = staticmethod(collate_text)
 
     @classmethod

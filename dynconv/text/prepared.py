@@ -73,7 +73,7 @@ class PreparedCorpus:
     """the corpus's files, keyed by name"""
 
     @property
-    def sides(self) -> int:
+    def side_count(self) -> int:
         """The number of sides of each example: two, or one of the text of a language model."""
         return 1 if self.source is None else 2
 
@@ -158,11 +158,11 @@ def check_counts(corpus: PreparedCorpus) -> None:
     """Raise UserError if the counts in prepared.json contradict each other."""
     sizes = {name: file["bytes"] for name, file in corpus.files.items()}
     tokens = corpus.source_tokens + corpus.target_tokens
-    if corpus.sides == 1:
+    if corpus.side_count == 1:
         tokens += corpus.lines + 1  # an <eos> after each line, and one before the first
     expected = {
         TOKENS: np.dtype(corpus.dtype).itemsize * tokens,
-        BOUNDS: 8 * (corpus.sides * corpus.lines + 1),
+        BOUNDS: 8 * (corpus.side_count * corpus.lines + 1),
         VOCABULARY: sizes.get(VOCABULARY, 0),
     }
     for name, size in expected.items():
@@ -175,8 +175,8 @@ def check_counts(corpus: PreparedCorpus) -> None:
 
 def check_ids(corpus: PreparedCorpus) -> None:
     """Read all ids, in bounded memory. Raises UserError if one is not in the vocabulary."""
-    sides = corpus.sides
-    sizes = per_side(corpus.vocab_size)[-sides:]  # a language model's text has only the target
+    count = corpus.side_count
+    sizes = per_side(corpus.vocab_size)[-count:]  # a language model's text has only the target
     tokens, bounds = corpus.tokens, corpus.bounds
     problem = None
     for start in range(0, len(bounds) - 1, SIDES_PER_CHECK):
@@ -185,8 +185,8 @@ def check_ids(corpus: PreparedCorpus) -> None:
             problem = f"{BOUNDS}: not increasing offsets into {TOKENS}"
             break
         largest = np.maximum.reduceat(tokens[cuts[0] : cuts[-1]], cuts[:-1] - cuts[0])
-        for side in range(sides):
-            if (found := int(largest[side::sides].max())) >= sizes[side]:
+        for side in range(count):
+            if (found := int(largest[side::count].max())) >= sizes[side]:
                 size = as_override(corpus.vocab_size)
                 problem = f"{TOKENS}: has id {found}, beyond vocab_size {size}"
     if problem:
