@@ -14,8 +14,7 @@ from dynconv.config.stack import ConvStackConfig, StackConfig, per_layer
 from dynconv.errors import name_hint, quoted
 from dynconv.models.mixers import require_mixer
 from dynconv.number_checks import check_heads
-from dynconv.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass
-from dynconv.text.vocabulary import per_side
+from dynconv.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass, per_side
 from dynconv.yaml12 import as_override
 
 VocabSizes: Any = VocabSize | tuple[VocabSize, VocabSize]
