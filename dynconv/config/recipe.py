@@ -61,9 +61,7 @@ class DataConfig:
                 f"block_size {self.block_size} is for language models, which have source: null"
             )
         if self.source == self.target:
-            raise ValueError(
-                f"source and target are both {quoted(self.target)}: name two suffixes"
-            )
+            raise ValueError(f"source and target are both {quoted(self.target)}: name two suffixes")
 
 
 @checked_dataclass

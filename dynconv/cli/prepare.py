@@ -1,4 +1,4 @@
-"""Prepares a corpus, by its name or its folder: builds its text, and encodes it."""
+"""`dynconv data prepare`: builds the text of a corpus, and encodes it."""
 
 import os
 from collections.abc import Sequence
