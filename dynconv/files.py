@@ -181,16 +181,21 @@ def delete_content(directory: Path) -> None:
 def path_inside(directory: Path, *parts: str) -> Path:
     """Return the path of a file to write in a directory.
 
-    Raises UserError if a link, or a part such as "..", leads out of the directory.
+    Raises UserError as `check_inside` does.
     """
     path = directory.joinpath(*parts)
+    check_inside(directory, path)
+    return path
+
+
+def check_inside(directory: Path, path: Path) -> None:
+    """Raise UserError if a link, or a part such as "..", leads out of a directory."""
     end = os.path.realpath(path)
     if not Path(end).is_relative_to(os.path.realpath(directory)):
         raise UserError(
             f"{path}: leads out of {directory}, to {end}, where dynconv writes nothing: put a file "
             "or directory in place of the link"
         )
-    return path
 
 
 def set_aside(path: Path) -> Path:

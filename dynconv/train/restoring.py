@@ -5,14 +5,13 @@ import os
 from dynconv.config import TrainConfig
 from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.errors import UserError
-from dynconv.files import path_inside
+from dynconv.files import check_inside
 from dynconv.tasks import Validation
 from dynconv.text.prepared import TOKENS
 from dynconv.train.checkpoint import RESTORE, STATE, Checkpoint
 from dynconv.train.data import DataPosition
 from dynconv.train.distributed import World
 from dynconv.train.run_corpus import check_vocabulary
-from dynconv.train.run_directory import CHECKPOINTS
 from dynconv.train.session import Progress, Session
 from dynconv.train.weights import load_weights, shape_and_dtype
 
@@ -25,7 +24,7 @@ def restore(session: Session) -> None:
     config, checkpoints = session.recipe.train, session.checkpoints
 
     def find() -> tuple[Checkpoint, list[Validation]] | None:
-        path_inside(session.run, CHECKPOINTS)
+        check_inside(session.run, checkpoints.directory)
         checkpoint = checkpoints.recover_newest()
         if checkpoint is None:
             return None
