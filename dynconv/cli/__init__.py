@@ -11,11 +11,11 @@ from importlib import import_module
 from signal import SIGINT, Signals
 
 from dynconv import __version__
-from dynconv.allocator import tune_cpu
 from dynconv.cli.arguments import Parser, join_negative, refuse_repeated, unknown_arguments
 from dynconv.cli.packages import explain_missing
 from dynconv.cli.process import end_quietly_during_imports
 from dynconv.cli.stdout import discard_stdout, prepare_stdout
+from dynconv.cpu_memory import keep_cpu_memory
 from dynconv.errors import UserError, memory_error, shorten, warn
 
 COMMANDS = (
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
              missing package
     128 + n  signal n ended it
     """
-    tune_cpu()
+    keep_cpu_memory()
     end_quietly_during_imports()
     try:
         prepare_stdout()

@@ -6,8 +6,8 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from signal import SIGTERM, Signals
 
-from dynconv.allocator import tune_cpu
 from dynconv.config import Recipe
+from dynconv.cpu_memory import keep_cpu_memory
 from dynconv.errors import UserError, memory_error
 from dynconv.train.data import iter_updates, prefetch
 from dynconv.train.distributed import join_processes
@@ -34,7 +34,7 @@ def train(
     """Train by a recipe in a run directory, from its newest intact checkpoint if it has one.
 
     Under torchrun this process is one of several, which share the work. On a CPU, this
-    process from now on keeps freed memory for its next use (`dynconv.allocator`).
+    process from now on keeps freed memory for its next use (`dynconv.cpu_memory`).
 
     run       the run directory
     watch     measures where time is spent
@@ -52,7 +52,7 @@ def train(
         explain_out_of_memory(recipe),
     ):
         if world.device.type == "cpu":
-            tune_cpu()
+            keep_cpu_memory()
         session = open_session(recipe, run, world, watch or Stopwatch(), prepared)
         with (
             catch_signals() as pending_signal,

@@ -13,7 +13,7 @@ import torch
 from helpers.schema import bounds
 from helpers.training import StoppingWatch, weights
 
-from dynconv import allocator
+from dynconv import cpu_memory
 from dynconv.config import TrainConfig, load_recipe
 from dynconv.errors import UserError
 from dynconv.text import Pairs, open_prepared
@@ -43,12 +43,12 @@ def test_a_program_that_trains_reuses_freed_memory_as_the_command_does(
 ):
     calls: list[tuple[int, int]] = []
     libc = SimpleNamespace(mallopt=lambda name, value: calls.append((name, value)) or 1)
-    monkeypatch.setattr(allocator, "ctypes", SimpleNamespace(CDLL=lambda name: libc))
-    monkeypatch.setattr(allocator.sys, "platform", "linux")
+    monkeypatch.setattr(cpu_memory, "ctypes", SimpleNamespace(CDLL=lambda name: libc))
+    monkeypatch.setattr(cpu_memory.sys, "platform", "linux")
     monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "")  # restored after the test
     monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY")
     train(replace(recipe, train=replace(recipe.train, updates=2)), tmp_path)
-    assert calls == [(allocator.M_MMAP_THRESHOLD, 2**30), (allocator.M_TRIM_THRESHOLD, 2**31 - 1)]
+    assert calls == [(cpu_memory.M_MMAP_THRESHOLD, 2**30), (cpu_memory.M_TRIM_THRESHOLD, 2**31 - 1)]
     assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "64"
 
 

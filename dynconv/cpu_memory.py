@@ -8,7 +8,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """parameters of mallopt, as in malloc.h"""
 
 
-def tune_cpu() -> None:
+def keep_cpu_memory() -> None:
     """Reuse freed memory and compiled matrix products from one update to the next.
 
     By default glibc returns freed memory to the kernel and later gets it back zeroed, which takes a
