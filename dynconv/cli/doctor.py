@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from dynconv import __version__
+from dynconv.cli.missing_package import installed_version, list_requirements
 from dynconv.cli.options import add_command
-from dynconv.cli.packages import installed_version, list_requirements
 from dynconv.paths import find_checkout
 
 EXTRAS = {

@@ -26,7 +26,7 @@ from helpers.ranks import TRAIN, start_training
 
 from dynconv import cli
 from dynconv.cli import estimate
-from dynconv.cli.packages import explain_missing, how_to_install
+from dynconv.cli.missing_package import explain_missing, how_to_install
 from dynconv.config import load_recipe
 from dynconv.score.metric import METRICS
 from dynconv.train import train
@@ -456,7 +456,7 @@ def test_help_imports_neither_torch_nor_numpy_and_takes_no_time():
 import sys, time
 start = time.process_time()
 from dynconv import cli
-from dynconv.cli.packages import explain_missing, how_to_install
+from dynconv.cli.missing_package import explain_missing, how_to_install
 for words in {list(commands())}:
     try:
         cli.main([*words, "--help"])

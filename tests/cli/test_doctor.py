@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from dynconv import __version__, ops, paths
 from dynconv.cli import doctor
 from dynconv.cli.doctor import EXTRAS, describe_machine
-from dynconv.cli.packages import list_requirements
+from dynconv.cli.missing_package import list_requirements
 from dynconv.kernels import compiler
 from dynconv.kernels.cpu import build as cpu
 from dynconv.kernels.cuda import build as cuda
