@@ -6,13 +6,13 @@ knows no tasks, asks the model (`translates`).
 
 from dynconv.config import Recipe
 from dynconv.tasks.language import LanguageModeling
-from dynconv.tasks.task import EncodedSplit, Outcome, Task, Validation
+from dynconv.tasks.task import EncodedSplit, SplitScores, Task, Validation
 from dynconv.tasks.translation import Translation
 
 __all__ = [
     "EncodedSplit",
     "LanguageModeling",
-    "Outcome",
+    "SplitScores",
     "Task",
     "Translation",
     "Validation",

@@ -12,7 +12,7 @@ from dynconv.decode import sample, token_nll
 from dynconv.models import LanguageModel
 from dynconv.score import perplexity
 from dynconv.score.perplexity_score import bounded_exp
-from dynconv.tasks.task import EncodedSplit, Outcome, Task, Validation
+from dynconv.tasks.task import EncodedSplit, SplitScores, Task, Validation
 from dynconv.text import EOS, Batch, Excerpts, PreparedCorpus, Vocabularies
 from dynconv.text.corpus import load_lines
 
@@ -79,7 +79,7 @@ class LanguageModeling(Task[LanguageModel]):
         continuations = sample(model, prompt, end=end, **options)
         return [decode_lines(vocabularies, [*prompt, *ids]) for ids in continuations]
 
-    def evaluate(self, model: LanguageModel, vocabularies: Vocabularies, split: str) -> Outcome:
+    def evaluate(self, model: LanguageModel, vocabularies: Vocabularies, split: str) -> SplitScores:
         data, config = self.recipe.data, self.recipe.decode
         vocabulary = vocabularies.target
         lines = load_lines(data.corpus, data.target, split)
@@ -91,7 +91,7 @@ class LanguageModeling(Task[LanguageModel]):
         )
         result = perplexity(nll, lines, int((tokens == vocabulary.unknown).sum()))
         seconds = time.perf_counter() - start
-        return Outcome(
+        return SplitScores(
             amount_in_words=f"{len(lines):,} lines",
             seconds=seconds,
             settings={"block": block, "context": context, **result._asdict()},

@@ -46,7 +46,7 @@ class Validation(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SplitScores:
     """The scores of a model on a split of a text."""
 
     amount_in_words: str
@@ -123,7 +123,7 @@ class Task(ABC, Generic[M]):
         return ""
 
     @abstractmethod
-    def evaluate(self, model: M, vocabularies: Vocabularies, split: str) -> Outcome:
+    def evaluate(self, model: M, vocabularies: Vocabularies, split: str) -> SplitScores:
         """Score a model on a split of the recipe's corpus."""
 
 

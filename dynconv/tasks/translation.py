@@ -15,7 +15,7 @@ from dynconv.models import Translator
 from dynconv.models.loss import projected_loss
 from dynconv.score import compute_metric
 from dynconv.score.metric import METRICS, RESAMPLES
-from dynconv.tasks.task import EncodedSplit, Outcome, Task, Validation
+from dynconv.tasks.task import EncodedSplit, SplitScores, Task, Validation
 from dynconv.text import Batch, Pairs, PreparedCorpus, Vocabularies, load_parallel
 from dynconv.text.corpus import corpus_dir, require_references
 from dynconv.text.lines import stream_parallel
@@ -114,7 +114,7 @@ class Translation(Task[Translator]):
             make_stepper=make_stepper,
         )
 
-    def evaluate(self, model: Translator, vocabularies: Vocabularies, split: str) -> Outcome:
+    def evaluate(self, model: Translator, vocabularies: Vocabularies, split: str) -> SplitScores:
         recipe = self.recipe
         data, config = recipe.data, recipe.decode
         text = load_parallel(data.corpus, *self.suffixes, split)
@@ -130,7 +130,7 @@ class Translation(Task[Translator]):
         search = {name: getattr(config, name) for name in SEARCH_SETTINGS}
         shown = min(EXAMPLES_SHOWN, len(outputs))  # evenly spread over the split
         examples = [n * len(outputs) // shown for n in range(shown)]
-        return Outcome(
+        return SplitScores(
             amount_in_words=f"{len(outputs):,} sentences",
             seconds=seconds,
             settings={**search, "sentences": len(outputs)},

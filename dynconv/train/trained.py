@@ -14,7 +14,7 @@ from dynconv.errors import UserError, quoted
 from dynconv.files import check_writable, path_inside, replace_text
 from dynconv.machine import default_device
 from dynconv.models import LanguageModel, Translator, build
-from dynconv.tasks import LanguageModeling, Outcome, Task, Translation, task_of
+from dynconv.tasks import LanguageModeling, SplitScores, Task, Translation, task_of
 from dynconv.tasks.task import require_task
 from dynconv.text import Vocabularies, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
@@ -27,8 +27,8 @@ from dynconv.train.weights import load_weights
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation(Outcome):
-    """The outcome of evaluating a checkpoint, and what was evaluated on what."""
+class Evaluation(SplitScores):
+    """The scores of a checkpoint on a split, and what was evaluated on what."""
 
     corpus: str
     split: str
@@ -93,10 +93,10 @@ class TrainedModel(NamedTuple):
         scores, outputs = (path_inside(run, n.format(split=split)) for n in (SCORES, OUTPUTS))
         for path in (scores, outputs):
             check_writable(path, f"allow it by chmod u+w {run}, or evaluate a copy of the run")
-        outcome = task.evaluate(self.model, self.vocabularies, split)
+        result = task.evaluate(self.model, self.vocabularies, split)
         name = recipe.data.corpus if corpus is None else corpus
         evaluation = Evaluation(
-            **vars(outcome), corpus=name, split=split, checkpoint=self.checkpoint.path.name
+            **vars(result), corpus=name, split=split, checkpoint=self.checkpoint.path.name
         )
         if evaluation.outputs:
             lines = "".join(f"{line}\n" for line in evaluation.outputs)

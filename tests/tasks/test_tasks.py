@@ -58,10 +58,10 @@ def test_sources_are_cut_alike_in_training_and_validation(case):
 
 
 def test_an_evaluation_records_the_settings_that_it_depends_on(case):
-    outcome = case.task.evaluate(case.model, case.vocabularies, "test")
-    record = outcome.settings
+    result = case.task.evaluate(case.model, case.vocabularies, "test")
+    record = result.settings
     assert json.loads(json.dumps(record)) == record
-    assert sum(len(score.records()) for score in outcome.scores) == 2
+    assert sum(len(score.records()) for score in result.scores) == 2
     decode = case.task.recipe.decode
     if case.task.recipe.data.source is None:
         assert (record["block"], record["context"]) == (None, decode.context_window)
