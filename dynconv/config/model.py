@@ -39,7 +39,7 @@ class ModelConfigBase(ABC):
 
     @property
     def position_limit(self) -> int | None:
-        """The maximum number of positions; None: no limit, as sinusoids exist for all of them."""
+        """The model's `max_positions`; None: no limit, as sinusoids exist for every position."""
         return None
 
     @abstractmethod
@@ -195,7 +195,7 @@ class ConvS2SConfig(ModelConfigBase):
 
     @property
     def position_limit(self) -> int | None:
-        """The maximum number of positions; None, without a limit, where none are learned."""
+        """The entry `max_positions`, or None, without a limit, where no positions are learned."""
         return None if self.positions == "none" else self.max_positions
 
     @property

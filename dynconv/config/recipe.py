@@ -182,12 +182,12 @@ SEARCH_SETTINGS = (*BEAM_OPTIONS, "replace_unknown", "dictionary")
 """entries of `decode` on which a translator's outputs depend"""
 
 
-def check_min_tokens(config: DecodeConfig, positions: int | None) -> None:
+def check_min_tokens(config: DecodeConfig, max_positions: int | None) -> None:
     """Raise ValueError if an output of `min_tokens` exceeds the model's positions."""
-    if positions is not None and config.min_tokens > positions:
+    if max_positions is not None and config.min_tokens > max_positions:
         raise ValueError(
-            f"decode.min_tokens {config.min_tokens} exceeds model.max_positions {positions}: "
-            "lower the one or raise the other"
+            f"decode.min_tokens {config.min_tokens} exceeds model.max_positions "
+            f"{max_positions}: lower the one or raise the other"
         )
 
 

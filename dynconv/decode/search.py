@@ -22,13 +22,12 @@ class Hypothesis(NamedTuple):
 
 
 def max_lengths(
-    pad_mask: Tensor, positions: int | None, max_tokens: int | None, min_tokens: int = 1
+    pad_mask: Tensor, max_positions: int | None, max_tokens: int | None, min_tokens: int = 1
 ) -> Tensor:
     """Return the maximum number of tokens (B,) of each translation, with <eos>.
 
-    The default is twice the source's plus ten, but at least min_tokens. The number of positions
-    that the model has, None without a limit, is never exceeded. Raises ValueError for max_tokens
-    below 1.
+    The default is twice the source's plus ten, but at least min_tokens. The number never
+    exceeds the model's `max_positions`, if it has any. Raises ValueError for max_tokens below 1.
     """
     lengths = (~pad_mask).sum(1)
     if max_tokens is not None:
@@ -36,7 +35,7 @@ def max_lengths(
         limit = torch.full_like(lengths, max_tokens)
     else:
         limit = (2 * lengths + 10).clamp(min=min_tokens)
-    return limit if positions is None else limit.clamp(max=positions)
+    return limit if max_positions is None else limit.clamp(max=max_positions)
 
 
 @torch.inference_mode()

@@ -98,7 +98,7 @@ def make_unknown_replacer(
         )
     # A blank line, also one of tabs, has no words, as for `Vocabulary.encode`.
     words = [[w for w in line.split(" ") if w] if line.strip() else [] for line in lines]
-    if vocabularies.target.unknown is None or [*map(len, words)] != [*map(len, sources)]:
+    if vocabularies.target.unknown_id is None or [*map(len, words)] != [*map(len, sources)]:
         raise UserError("decode.replace_unknown: only for data.vocabulary words; set it to false")
     entries = read_dictionary(Path(dictionary)) if dictionary else {}
     return UnknownReplacer(model, vocabularies.target, words, entries)

@@ -25,7 +25,7 @@ class Perplexity(NamedTuple):
     tokens: int
     """the number of tokens, <eos> included"""
     words: int
-    unknown: int = 0
+    unknown_tokens: int = 0
     """tokens that are <unk>"""
 
     @property
@@ -49,12 +49,14 @@ class Perplexity(NamedTuple):
         return (
             f"perplexity = {self.per_word:.2f} per word, {self.per_token:.2f} per token  "
             f"{self.words:,} words with one <eos> per line, {self.tokens:,} tokens"
-            f"{f', {self.unknown:,} of them <unk>' if self.unknown else ''}"
+            f"{f', {self.unknown_tokens:,} of them <unk>' if self.unknown_tokens else ''}"
         )
 
 
-def perplexity(nll: np.ndarray, lines: Sequence[str], unknown: int = 0) -> Perplexity:
-    """Compute the perplexity of lines whose tokens have these -log p (N,), `unknown` of them <unk>.
+def perplexity(nll: np.ndarray, lines: Sequence[str], unknown_tokens: int = 0) -> Perplexity:
+    """Compute the perplexity of lines whose N tokens, <eos> included, have these -log p (N,).
+
+    unknown_tokens  how many of the tokens are <unk>
 
     Raises UserError for a text in place of a list of lines, and when there are no lines.
     """
@@ -62,7 +64,7 @@ def perplexity(nll: np.ndarray, lines: Sequence[str], unknown: int = 0) -> Perpl
     if not lines:
         raise UserError("nothing to score: the text has 0 lines")
     words = sum(len(line.split()) + 1 for line in lines)
-    return Perplexity(float(nll.sum()), len(nll), words, unknown)
+    return Perplexity(float(nll.sum()), len(nll), words, unknown_tokens)
 
 
 def bounded_exp(nats: float) -> float:

@@ -89,12 +89,12 @@ class LanguageModeling(Task[LanguageModel]):
         nll = token_nll(
             model, tokens, block=block, context=context, batch_tokens=config.batch_tokens
         )
-        result = perplexity(nll, lines, int((tokens == vocabulary.unknown).sum()))
+        result = perplexity(nll, lines, int((tokens == vocabulary.unknown_id).sum()))
         seconds = time.perf_counter() - start
         return SplitScores(
             amount_in_words=f"{len(lines):,} lines",
             seconds=seconds,
-            settings={"block": block, "context": context, **result._asdict()},
+            settings={"block_size": block, "context_window": context, **result._asdict()},
             settings_in_words=describe_windows(block, context),
             scores=[result],
         )

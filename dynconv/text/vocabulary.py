@@ -22,7 +22,7 @@ class Vocabulary:
         tokenizer.encode_special_tokens = True  # "<eos>" in a text is text
         self._tokenizer = tokenizer
         has_merges = hasattr(tokenizer.model, "end_of_word_suffix")
-        self._kind = recognize_kind(self.unknown is not None, has_merges)
+        self._kind = recognize_kind(self.unknown_id is not None, has_merges)
 
     @classmethod
     def learn(
@@ -61,7 +61,7 @@ class Vocabulary:
         return self._kind.name
 
     @property
-    def unknown(self) -> int | None:
+    def unknown_id(self) -> int | None:
         """The id of <unk>; None for the kind bytes, which can spell everything."""
         return self._tokenizer.token_to_id("<unk>")
 

@@ -64,7 +64,8 @@ def test_an_evaluation_records_the_settings_that_it_depends_on(case):
     assert sum(len(score.records()) for score in result.scores) == 2
     decode = case.task.recipe.decode
     if case.task.recipe.data.source is None:
-        assert (record["block"], record["context"]) == (None, decode.context_window)
+        kept = record["block_size"], record["context_window"]
+        assert kept == (None, decode.context_window)
     else:
         names = {field.name for field in fields(DecodeConfig)} - {"context_window", "batch_tokens"}
         assert all(record[name] == getattr(decode, name) for name in names)

@@ -94,7 +94,7 @@ WORDS = ["the cat sat on the mat", "the dog sat", "a dog and a cat"]
 def test_words_are_those_that_are_frequent():
     vocabulary = Vocabulary.learn(WORDS, 7, "words")
     assert vocabulary.pieces(range(4)) == ["< pad >", "< eos >", "<unk>", "the"]
-    assert vocabulary.unknown == UNK
+    assert vocabulary.unknown_id == UNK
     (ids,) = vocabulary.encode(["the mat dog <eos>"])
     assert vocabulary.decode(ids) == "the <unk> dog <unk>"
     assert EOS not in ids
@@ -102,7 +102,7 @@ def test_words_are_those_that_are_frequent():
 
 def test_bpe_of_tokenised_text_stays_within_words():
     vocabulary = Vocabulary.learn(WORDS * 9, 31, "bpe")
-    assert vocabulary.unknown == UNK
+    assert vocabulary.unknown_id == UNK
     (ids,) = vocabulary.encode(["the matcat , sat"])
     assert vocabulary.decode(ids) == "the matcat <unk> sat"  # training has no comma
     pieces = vocabulary.pieces(ids)
