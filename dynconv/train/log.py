@@ -52,7 +52,7 @@ class RankZeroLog(Log):
         self._path = path_inside(run, LOG)
         self._config = session.recipe.train
         self._device = session.world.device
-        self._watch = session.watch
+        self._stopwatch = session.stopwatch
         if self._path.exists():
             kept = [e for e in read_log(run) if e["update"] <= done]
             if not validated:
@@ -70,7 +70,7 @@ class RankZeroLog(Log):
     def _begin_interval(self) -> None:
         """Begin to sum what the next line of log.jsonl is about."""
         self._loss, self._tokens = 0.0, 0
-        self._start = self._watch.training_seconds
+        self._start = self._stopwatch.training_seconds
 
     def log_event(self, event: str, update: int, **values: float | str | None) -> None:
         """Add a line to log.jsonl, and each number to TensorBoard; None means unknown."""
@@ -102,10 +102,10 @@ class RankZeroLog(Log):
                 lr=stats.lr,
                 norm=stats.grad_norm,
                 scale=stats.loss_scale,
-                tokens_per_s=self._tokens / (self._watch.training_seconds - self._start),
+                tokens_per_s=self._tokens / (self._stopwatch.training_seconds - self._start),
                 memory_gb=peak_memory(self._device) / 1e9,
                 left_s=left,
-                overhead=self._watch.overhead,
+                overhead=self._stopwatch.overhead,
             )
             self._begin_interval()
 
@@ -124,7 +124,7 @@ class RankZeroLog(Log):
         updates, every = self._config.updates, self._config.checkpoint_every
         if done == updates:
             return 0.0
-        return self._watch.seconds_left(updates - done, -(-updates // every) - done // every)
+        return self._stopwatch.seconds_left(updates - done, -(-updates // every) - done // every)
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""

@@ -60,7 +60,7 @@ def train(
             open_log(session) as log,
             ThreadPoolExecutor(1) as writer,
         ):
-            session.watch.lap("start")
+            session.stopwatch.lap("start")
             saver = CheckpointSaver(session, writer)
             return run_updates(session, saver, pending_signal, trace_update, log)
 
@@ -93,7 +93,7 @@ def run_updates(
     pending_signal  returns the signal that this process has received, or 0
     trace_update    is called after each update
     """
-    recipe, config, watch = session.recipe, session.recipe.train, session.watch
+    recipe, config, watch = session.recipe, session.recipe.train, session.stopwatch
     position = session.progress.position
     updates = prefetch(
         iter_updates(session.examples, recipe.longest_example, config, position, session.world)
@@ -111,7 +111,7 @@ def run_updates(
             if session.skipped > config.max_skipped:
                 raise_not_finite(session, update, result)
             continue
-        watch.update()
+        watch.count_update()
         log.report_update(session.progress.updates, result)
         trace_update()
         watch.lap("log")
@@ -152,7 +152,7 @@ def validate_checkpoint(session: Session, saver: CheckpointSaver, log: Log) -> N
     saver.add_validation()
     # The other ranks wait here: within an update they would wait for train.timeout only.
     example = session.world.on_rank_zero(lambda: preview_output(session))
-    session.watch.lap("validate")
-    session.watch.validations += 1
+    session.stopwatch.lap("validate")
+    session.stopwatch.count_validation()
     result = session.task.describe_validation(validation)
     log.report_validation(session.progress.updates, result, example)

@@ -60,7 +60,7 @@ class Session:
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     """the scaler of the loss in float16, which does nothing in other precisions"""
-    watch: Stopwatch
+    stopwatch: Stopwatch
     """measures where the time goes"""
     progress: Progress = Progress()
     history: list[Validation] = field(default_factory=list)

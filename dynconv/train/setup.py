@@ -24,7 +24,7 @@ from dynconv.train.update import BatchLoss, make_optimizer
 
 
 def open_session(
-    recipe: Recipe, run: Path, world: World, watch: Stopwatch, prepared: Path | None = None
+    recipe: Recipe, run: Path, world: World, stopwatch: Stopwatch, prepared: Path | None = None
 ) -> Session:
     """Return a session that is ready for its first update, or for the one after its checkpoint.
 
@@ -66,7 +66,7 @@ def open_session(
         loss_module=BatchLoss(model, task, recipe.train.precision),
         optimizer=optimizer,
         scaler=scaler,
-        watch=watch,
+        stopwatch=stopwatch,
     )
     restore(session)
     world.on_rank_zero(lambda: record_start(run, recipe, world, len(examples), too_long))

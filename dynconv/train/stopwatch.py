@@ -37,11 +37,15 @@ class Stopwatch:
         self.seconds[name] += now - self._last
         self._last = now
 
-    def update(self) -> None:
+    def count_update(self) -> None:
         """Count one more update."""
         self.updates += 1
         if self.updates == WARMUP_UPDATES:
             self.warmup_seconds = {name: self.seconds[name] for name in LAPS}
+
+    def count_validation(self) -> None:
+        """Count one more validation."""
+        self.validations += 1
 
     @property
     def training_seconds(self) -> float:

@@ -87,7 +87,7 @@ def make_update(
         group["lr"] = lr
     # With several ranks, gradients stay in the buckets that DDP exchanges.
     optimizer.zero_grad(set_to_none=world.size == 1)
-    losses = accumulate_gradients(session.loss_module, update, scaler, world, session.watch)
+    losses = accumulate_gradients(session.loss_module, update, scaler, world, session.stopwatch)
     scaler.unscale_(optimizer)
     total_norm = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip_norm or math.inf)
     # The signal is summed in the same collective, so that all ranks stop after the same update.
@@ -111,7 +111,7 @@ def make_update(
             session.skipped += 1
         result = SkippedUpdate(loss / update.tokens, grad_norm, loss_scale, losses)
     scaler.update()
-    session.watch.lap("optimizer")
+    session.stopwatch.lap("optimizer")
     return result
 
 

@@ -19,8 +19,8 @@ class StoppingWatch(Stopwatch):
         super().__init__()
         self.stop, self.number = stop, number
 
-    def update(self) -> None:
-        super().update()
+    def count_update(self) -> None:
+        super().count_update()
         if self.updates == self.stop - 1:
             signal.raise_signal(self.number)
 

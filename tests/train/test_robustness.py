@@ -185,14 +185,14 @@ def test_the_time_left_is_estimated():
     for number in range(1, 31):
         lap("data", 0.1)
         lap("forward", 0.9 if number > WARMUP_UPDATES else 5)
-        watch.update()
+        watch.count_update()
         if number == WARMUP_UPDATES:
             assert watch.seconds_left(100, 0) is None
         if number == 20:
             assert watch.seconds_left(100, 3) == pytest.approx(100)  # no validation was seen
             lap("validate", 8)
             lap("save", 2)
-            watch.validations += 1
+            watch.count_validation()
     assert watch.seconds_left(100, 3) == pytest.approx(130)
     assert format_seconds(3723) == "1:02:03"
 
