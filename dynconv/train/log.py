@@ -148,10 +148,10 @@ def open_log(session: Session) -> Iterator[Log]:
         f"update {session.progress.updates} of {config.updates}; {processes} "
         f"on {world.device.type}, {config.precision}"
     )
-    if session.too_long:
+    if session.left_out:
         limit = session.recipe.longest_example
         log.say(
-            f"{session.too_long:,} of {len(session.examples):,} {session.task.unit} are left "
+            f"{session.left_out:,} of {len(session.examples):,} {session.task.unit} are left "
             f"out: a side has more than {limit} tokens (data.max_example_tokens, "
             "train.batch_tokens)"
         )

@@ -108,14 +108,15 @@ def run_updates(
         result = make_update(session, update, pending_signal)
         if isinstance(result, SkippedUpdate):
             log.log_event("skip", session.progress.updates + 1, scale=result.loss_scale)
-            if session.skipped > config.max_skipped:
+            if session.skipped_in_a_row > config.max_skipped:
                 raise_not_finite(session, update, result)
             continue
         watch.count_update()
         log.report_update(session.progress.updates, result)
         trace_update()
         watch.lap("log")
-        if session.checkpoint_is_due or result.stop:  # before validating, which may take long
+        # Saved here, and validated at the top of the loop, because that may take long.
+        if session.checkpoint_is_due or result.stop:
             saver.save()
             watch.lap("save")
         if result.stop:

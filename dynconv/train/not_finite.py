@@ -31,7 +31,7 @@ def raise_not_finite(session: Session, update: UpdateBatches, skipped: SkippedUp
     path = path_inside(run, NOT_FINITE.format(update=number, rank=session.world.rank))
     replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
     paths = session.world.gather(str(path))  # waits until all are written
-    after = ", after others that were skipped" if session.skipped > 1 else ""
+    after = ", after others that were skipped" if session.skipped_in_a_row > 1 else ""
     raise NotFiniteError(
         f"{run}: loss {skipped.mean_loss:g}, gradient norm {skipped.grad_norm:g} at update {number}"
         f"{after}: continue from the last checkpoint with a lower train.lr or more train.warmup "

@@ -148,10 +148,11 @@ def read_starts(run: Path) -> list[StartRecord]:
     return validated_content(list[StartRecord], read_json(path, remedy), path, remedy)
 
 
-def record_start(run: Path, recipe: Recipe, world: World, examples: int, too_long: int) -> None:
+def record_start(run: Path, recipe: Recipe, world: World, examples: int, left_out: int) -> None:
     """Write recipe.yaml, and add this start to environment.json.
 
-    examples  the number of training examples; training leaves out `too_long` of them
+    examples  the number of training examples
+    left_out  how many of them training leaves out, because they are too long
     """
     replace_text(path_inside(run, RECIPE), dump_recipe(recipe))
     path = path_inside(run, ENVIRONMENT)
@@ -163,6 +164,6 @@ def record_start(run: Path, recipe: Recipe, world: World, examples: int, too_lon
         "threads": torch.get_num_threads(),
         "processes": world.size,
         "examples": examples,
-        "too_long": too_long,
+        "too_long": left_out,
     }
     replace_text(path, json.dumps([*read_starts(run), start], indent=1))

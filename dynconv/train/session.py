@@ -50,7 +50,7 @@ class Session:
     corpus: PreparedCorpus
     examples: Examples
     """the examples that the task trains on"""
-    too_long: int
+    left_out: int
     """number of examples that training leaves out, as they exceed data.max_example_tokens or
     train.batch_tokens"""
     validation_split: EncodedSplit
@@ -65,7 +65,7 @@ class Session:
     progress: Progress = Progress()
     history: list[Validation] = field(default_factory=list)
     """the validations so far, which the schedule `plateau` and `patience` depend on"""
-    skipped: int = 0
+    skipped_in_a_row: int = 0
     """updates in a row that were skipped because loss or gradient was not finite"""
 
     @property

@@ -40,7 +40,7 @@ def open_session(
     vocabularies = corpus.vocabularies()
     validation_split = task.encode_split(corpus, vocabularies, "valid")
     examples = task.training_examples(corpus)
-    too_long = world.on_rank_zero(lambda: count_too_long(examples, recipe.longest_example))
+    left_out = world.on_rank_zero(lambda: count_too_long(examples, recipe.longest_example))
     torch.manual_seed(recipe.train.seed)
     model = build(recipe.model).to(world.device)
     set_activation_checkpointing(model, recipe.train.checkpoint_activations)
@@ -60,7 +60,7 @@ def open_session(
         vocabularies=vocabularies,
         corpus=corpus,
         examples=examples,
-        too_long=too_long,
+        left_out=left_out,
         validation_split=validation_split,
         model=model,
         loss_module=BatchLoss(model, task, recipe.train.precision),
@@ -69,7 +69,7 @@ def open_session(
         stopwatch=stopwatch,
     )
     restore(session)
-    world.on_rank_zero(lambda: record_start(run, recipe, world, len(examples), too_long))
+    world.on_rank_zero(lambda: record_start(run, recipe, world, len(examples), left_out))
     session.loss_module = world.wrap(session.loss_module)  # broadcasts the weights of rank 0
     return session
 

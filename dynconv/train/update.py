@@ -104,11 +104,11 @@ def make_update(
     if math.isfinite(loss + grad_norm):
         scaler.step(optimizer)
         session.progress = Progress(session.progress.updates + 1, update.position)
-        session.skipped = 0
+        session.skipped_in_a_row = 0
         result = UpdateStats(loss, update.tokens, lr, grad_norm, loss_scale, bool(stop))
     else:
         if not smaller_scale_may_help(loss, scaler):
-            session.skipped += 1
+            session.skipped_in_a_row += 1
         result = SkippedUpdate(loss / update.tokens, grad_norm, loss_scale, losses)
     scaler.update()
     session.stopwatch.lap("optimizer")
