@@ -21,26 +21,7 @@ SAY_EVERY = 60.0
 
 
 class Log:
-    """The log of a rank. This one discards everything; rank 0 has a `RankZeroLog`."""
-
-    def log_event(self, event: str, update: int, **values: float | str | None) -> None:
-        """Log an event of an update; None stands for an unknown value."""
-
-    def report_update(self, done: int, stats: UpdateStats) -> None:
-        """Log update number `done`."""
-
-    def report_validation(self, done: int, result: str, example: str) -> None:
-        """Show the result of a validation that has been logged, with an example."""
-
-    def say(self, text: str) -> None:
-        """Show the user a line."""
-
-    def close(self) -> None:
-        """Close the files."""
-
-
-class RankZeroLog(Log):
-    """Writes what rank 0 logs. Resuming does not depend on it."""
+    """Writes the log of rank 0. Resuming does not depend on it."""
 
     def __init__(self, session: Session):
         """Drop the events after the session's progress, which belong to updates that were lost."""
@@ -110,6 +91,7 @@ class RankZeroLog(Log):
             self._begin_interval()
 
     def report_validation(self, done: int, result: str, example: str) -> None:
+        """Show the result of a validation that has been logged, with an example."""
         self._say_progress(done, result, self._left(done))
         if example:
             self.say(f"    {example}")
@@ -132,17 +114,40 @@ class RankZeroLog(Log):
         self._bar.write(text, file=sys.stderr)
 
     def close(self) -> None:
+        """Close the files."""
         self._bar.close()
         if self._path.exists():  # or TensorBoard's thread would print a traceback
             self._board.close()
         self._file.close()
 
 
+class SilentLog(Log):
+    """The log of all other ranks, which discards everything."""
+
+    def __init__(self) -> None:
+        pass
+
+    def log_event(self, event: str, update: int, **values: float | str | None) -> None:
+        pass
+
+    def report_update(self, done: int, stats: UpdateStats) -> None:
+        pass
+
+    def report_validation(self, done: int, result: str, example: str) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 @contextmanager
 def open_log(session: Session) -> Iterator[Log]:
     """Yield the log of this rank, and close it at the end."""
     world, config = session.world, session.recipe.train
-    log = RankZeroLog(session) if world.is_rank_zero else Log()
+    log = Log(session) if world.is_rank_zero else SilentLog()
     processes = f"{world.size} process{'es' if world.size > 1 else ''}"
     log.say(
         f"update {session.progress.updates} of {config.updates}; {processes} "
