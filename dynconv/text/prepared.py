@@ -87,7 +87,7 @@ class PreparedCorpus:
         """The offsets in train.bounds as a memory-mapped array."""
         return memory_map(self.directory / BOUNDS, "int64")
 
-    def vocabularies(self) -> Vocabularies:
+    def load_vocabularies(self) -> Vocabularies:
         """Load the vocabularies of the corpus."""
         return Vocabularies.load(self.directory / VOCABULARY)
 

@@ -23,11 +23,14 @@ TIMED_BATCHES = 5
 
 
 def choose_precision(
-    recipe: Recipe, examples: Examples, loss_in: Callable[[str], nn.Module], device: torch.device
+    recipe: Recipe,
+    examples: Examples,
+    make_loss_module: Callable[[str], nn.Module],
+    device: torch.device,
 ) -> Precision:
     """Return "bfloat16" if it makes this model's updates faster, else "float32".
 
-    loss_in  returns the loss of a batch as a module that runs in the given precision
+    make_loss_module  returns the loss of a batch as a module that runs in the given precision
 
     On a GPU, bfloat16 is chosen if the hardware supports it. On a CPU, the first batches are timed
     in both precisions alternately, and their gradients discarded.
@@ -41,7 +44,7 @@ def choose_precision(
         batch = examples.batch(indices)
         for precision, timed in seconds.items():
             start = time.perf_counter()
-            loss_module = loss_in(precision)
+            loss_module = make_loss_module(precision)
             loss_module(batch).backward()
             loss_module.zero_grad()
             timed.append(time.perf_counter() - start)

@@ -37,7 +37,7 @@ def open_session(
     recipe = world.on_rank_zero(lambda: prepare_run(run, recipe, prepared))
     corpus = open_corpus(run, recipe, world)
     task = task_of(recipe)
-    vocabularies = corpus.vocabularies()
+    vocabularies = corpus.load_vocabularies()
     validation_split = task.encode_split(corpus, vocabularies, "valid")
     examples = task.training_examples(corpus)
     left_out = world.on_rank_zero(lambda: count_too_long(examples, recipe.longest_example))
@@ -46,9 +46,9 @@ def open_session(
     set_activation_checkpointing(model, recipe.train.checkpoint_activations)
     check_positions(validation_split, model.max_positions)
     if recipe.train.precision == "auto":
-        loss_in = partial(BatchLoss, model, task)
+        make_loss_module = partial(BatchLoss, model, task)
         choice = world.on_rank_zero(
-            lambda: choose_precision(recipe, examples, loss_in, world.device)
+            lambda: choose_precision(recipe, examples, make_loss_module, world.device)
         )
         recipe = with_precision(recipe, choice)
     optimizer, scaler = make_optimizer(model, recipe.train, world.device)

@@ -135,7 +135,7 @@ def demo(tmp_path_factory):
     recipe = load_recipe("help-de-en-dynamic")
     data = recipe.data.corpus, recipe.data.source, recipe.data.target
     text = encode_corpus(*data, recipe.model.vocab_size, tmp_path_factory.mktemp("demo") / "text")
-    return text.vocabularies().source, list(load_parallel(*data, "test").source[:100])
+    return text.load_vocabularies().source, list(load_parallel(*data, "test").source[:100])
 
 
 @pytest.mark.parametrize("mixer", MIXERS)

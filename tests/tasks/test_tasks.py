@@ -38,7 +38,7 @@ def case(request, recipe, corpus, prepared, tmp_path) -> Case:
         recipe = replace(recipe, data=replace(recipe.data, corpus=str(prepared.directory)))
     torch.manual_seed(0)
     model = build(recipe.model).eval()
-    return Case(task_of(recipe), prepared, prepared.vocabularies(), model)
+    return Case(task_of(recipe), prepared, prepared.load_vocabularies(), model)
 
 
 def test_the_loss_of_a_batch_is_the_sum_over_its_examples(case):

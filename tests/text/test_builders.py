@@ -220,7 +220,7 @@ def test_from_the_archive_to_a_corpus_to_train_on(tmp_path, monkeypatch, capsys)
     assert cli.main([*prepare, "--vocab-size", "80"]) == 0
     assert "prepared/iwslt14-de-en: 385 lines" in capsys.readouterr().out
     corpus = open_prepared(tmp_path / "prepared" / "iwslt14-de-en", verify=True)
-    german = corpus.vocabularies().source.decode(Pairs.from_corpus(corpus)[9][0])
+    german = corpus.load_vocabularies().source.decode(Pairs.from_corpus(corpus)[9][0])
     assert german == lines(tmp_path / "prepared/iwslt14-de-en-text", "train.de")[9]
     more = ["--vocab-size", "90", "--out", "prepared/more"]
     assert cli.main([*prepare, *more, "--languages", "de", "fr"]) == 2

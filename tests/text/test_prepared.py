@@ -69,7 +69,7 @@ def test_round_trip_leaves_blank_pairs_out(corpus, tmp_path, monkeypatch):
     assert len(Pairs.from_corpus(found)) == found.lines == 397 and found.blank == 3
     assert found.source_tokens == sum(len(s) for s, _ in expected)
     assert found.target_tokens == sum(len(t) for _, t in expected)
-    assert found.vocabularies().source.encode(text.source) == bpe.encode(text.source)
+    assert found.load_vocabularies().source.encode(text.source) == bpe.encode(text.source)
 
 
 def test_vocabulary_is_that_of_the_text_in_memory(tmp_path):
@@ -358,9 +358,9 @@ def test_opening_takes_no_memory(out):
 
 def test_a_vocabulary_of_each_side(tmp_path, corpus):
     found = encode_corpus(str(corpus), "de", "en", (280, 270), tmp_path / "out")
-    assert found.vocab_size == found.vocabularies().sizes == (280, 270)
+    assert found.vocab_size == found.load_vocabularies().sizes == (280, 270)
     text = load_parallel(str(corpus), "de", "en", "train")
-    source, target = found.vocabularies()
+    source, target = found.load_vocabularies()
     pair = Pairs.from_corpus(found)[3]
     assert (source.decode(pair[0]), target.decode(pair[1])) == (text.source[3], text.target[3])
     with pytest.raises(

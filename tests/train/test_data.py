@@ -80,7 +80,7 @@ def test_long_sources_are_cut(prepared, pairs, recipe):
     batch = text.batch([0, 1, 2])
     assert batch.source[:, :4].tolist() == [pairs[i][0][:4].tolist() for i in range(3)]
     assert all((text[i][1] == pairs[i][1]).all() for i in range(3))
-    valid = task.encode_split(prepared, prepared.vocabularies(), "valid")
+    valid = task.encode_split(prepared, prepared.load_vocabularies(), "valid")
     assert {len(source) for source, _ in valid.examples} == {4}
 
 

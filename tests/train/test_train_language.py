@@ -65,7 +65,7 @@ def written(lines: list[str], folder) -> Excerpts:
 
 def test_lines_and_blocks_predict_every_token_once(tmp_path):
     corpus = written(LINES, tmp_path)
-    vocabulary = corpus.vocabularies().target
+    vocabulary = corpus.load_vocabularies().target
     ids = [token for line in vocabulary.encode(LINES) for token in [*line, EOS]]
     assert corpus.target_tokens == len(ids) - len(LINES) and corpus.lines == 4
     for block, pieces in ((None, [5, 3, 1, 7]), (6, [6, 6, 4]), (100, [16])):
