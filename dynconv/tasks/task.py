@@ -64,7 +64,11 @@ class SplitScores:
 
 
 class Task(ABC, Generic[M]):
-    """The interface of a task for training, validation and evaluation of models of class M."""
+    """The interface of a task for training, validation and evaluation of models of class M.
+
+    Two methods each serve a single command: `shipped_data` is for `dynconv train --dry-run`, and
+    `unpadded_batch` for `dynconv estimate`.
+    """
 
     unit: ClassVar[str]
     """the plural noun for its training examples"""
