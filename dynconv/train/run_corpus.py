@@ -5,26 +5,20 @@ from pathlib import Path
 
 from dynconv.config import Recipe
 from dynconv.errors import UserError
-from dynconv.files import claim, disk_errors, path_inside, replace_bytes, scratch_folder, sha256
+from dynconv.files import disk_errors, path_inside, replace_bytes, scratch_folder, sha256
 from dynconv.text import PreparedCorpus, encode_corpus, open_prepared
 from dynconv.text.prepared import VOCABULARY, find_prepared, foreign_files
-from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.distributed import World
-from dynconv.train.run_directory import DATA, is_run, match_recorded_recipe
+from dynconv.train.run_directory import DATA
 from dynconv.yaml12 import as_override
 
 
-def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Recipe:
-    """Prepare text and vocabulary of a new run, or check that an old one has the same recipe.
+def prepare_run_corpus(run: Path, recipe: Recipe, prepared: Path | None = None) -> None:
+    """Prepare text and vocabulary of a new run.
 
-    The text is copied from `prepared` if that is given. Returns the recipe; in place of the
-    precision "auto" it has the one that an old run chose. Raises UserError if the directory is not
-    new, empty or a run directory.
+    The text is encoded, or copied from `prepared` if that is given. If the recipe names a prepared
+    corpus, the run reads that, and copies only its vocabulary.
     """
-    if not is_run(run):
-        claim(run, "name another run directory (--run)")
-    if CheckpointStore(run).list_paths():
-        return match_recorded_recipe(recipe, run)
     text = prepared_dir(run, recipe)
     if find_prepared(recipe.data.corpus) is None:
         part = path_inside(run, ".part")
@@ -42,7 +36,6 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
     check_prepared(open_prepared(text, verify=False), recipe)
     vocabulary = (text / VOCABULARY).read_bytes()
     replace_bytes(path_inside(run, VOCABULARY), vocabulary)
-    return recipe
 
 
 def prepared_dir(run: Path, recipe: Recipe) -> Path:

@@ -9,15 +9,17 @@ from dynconv.config import Recipe
 from dynconv.config.load import list_differences
 from dynconv.decode.unknown import read_dictionary
 from dynconv.errors import UserError
+from dynconv.files import claim
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import EncodedSplit, task_of
+from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import count_too_long
 from dynconv.train.distributed import World
 from dynconv.train.precision import choose_precision, with_precision
 from dynconv.train.restoring import restore
-from dynconv.train.run_corpus import open_corpus, prepare_run
-from dynconv.train.run_directory import record_start
+from dynconv.train.run_corpus import open_corpus, prepare_run_corpus
+from dynconv.train.run_directory import is_run, match_recorded_recipe, record_start
 from dynconv.train.session import Session
 from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.update import BatchLoss, make_optimizer
@@ -72,6 +74,20 @@ def open_session(
     world.on_rank_zero(lambda: record_start(run, recipe, world, len(examples), left_out))
     session.loss_module = world.wrap(session.loss_module)  # broadcasts the weights of rank 0
     return session
+
+
+def prepare_run(run: Path, recipe: Recipe, prepared: Path | None) -> Recipe:
+    """Claim a new run and prepare its text, or check that an old one has the same recipe.
+
+    Returns the recipe; in place of the precision "auto" it has the one that an old run chose.
+    Raises UserError if the directory is not new, empty or a run directory.
+    """
+    if not is_run(run):
+        claim(run, "name another run directory (--run)")
+    if CheckpointStore(run).list_paths():
+        return match_recorded_recipe(recipe, run)
+    prepare_run_corpus(run, recipe, prepared)
+    return recipe
 
 
 def check_positions(validation_split: EncodedSplit, max_positions: int | None) -> None:
