@@ -1,10 +1,8 @@
 """The values that some entries of recipes, commands and operators allow, as types."""
 
-from typing import Final, Literal
+from typing import Literal
 
 VocabularyKind = Literal["bytes", "bpe", "words"]
-DEFAULT_ARCHITECTURE: Final = "encoder-decoder"
-"""the model of a recipe that names none"""
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 Normalization = Literal[
     "softmax", "none", "sigmoid", "tanh", "l1", "l2", "power2", "abs", "abs_l1", "abs_l2"

@@ -9,8 +9,9 @@ from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
-from dynconv.choices import DEFAULT_ARCHITECTURE, Normalization
+from dynconv.choices import Normalization
 from dynconv.config.stack import ConvStackConfig, StackConfig, per_layer
+from dynconv.config.tree import DEFAULT_ARCHITECTURE
 from dynconv.errors import name_hint, quoted
 from dynconv.models.mixers import require_mixer
 from dynconv.number_checks import check_heads

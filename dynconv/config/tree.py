@@ -1,13 +1,15 @@
 """Merges nested mappings (trees) that become recipes once they are checked."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
-from dynconv.choices import DEFAULT_ARCHITECTURE
 from dynconv.errors import UserError, quoted
 from dynconv.yaml12 import MAX_DEPTH, parse_value
 
 Tree = dict[str, Any]
+
+DEFAULT_ARCHITECTURE: Final = "encoder-decoder"
+"""the model of a recipe that names none"""
 
 
 def parse_overrides(overrides: Sequence[str]) -> Tree:
