@@ -3,7 +3,7 @@
 # As in `ops`, no module is named after its function.
 from dynconv.score.base import Score
 from dynconv.score.bleu_score import bleu, chrf, split_compounds
-from dynconv.score.metric import compute_metric, score_report
+from dynconv.score.metric import compute_metric
 from dynconv.score.perplexity_score import Perplexity, perplexity
 from dynconv.score.summary_score import lead, rouge
 
@@ -16,6 +16,5 @@ __all__ = [
     "lead",
     "perplexity",
     "rouge",
-    "score_report",
     "split_compounds",
 ]

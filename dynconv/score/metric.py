@@ -131,26 +131,3 @@ def check_language(language: str) -> None:
     if language not in known:
         hint = name_hint(language, sorted(known), "there are")
         raise UserError(f"no language {quoted(language)}; {hint}")
-
-
-def score_report(
-    hypotheses: Sequence[str],
-    references: Sequence,
-    metrics: Sequence[str] = ("bleu",),
-    language: str = "en",
-    *,
-    lowercase: bool = False,
-) -> str:
-    """Return a line for each score of these metrics, with its 95% interval and signature.
-
-    Below each BLEU are its n-gram precisions, brevity penalty and lengths.
-    """
-    scores = [
-        score
-        for metric in metrics
-        for score in compute_metric(
-            metric, hypotheses, references, language, RESAMPLES, lowercase=lowercase
-        )
-    ]
-    unique = dict.fromkeys(scores)  # several metrics include sacreBLEU
-    return "\n".join(f"{s}\n    {s.detail}" if s.detail else str(s) for s in unique)

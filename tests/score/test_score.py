@@ -10,6 +10,7 @@ from conftest import ROOT
 from sacrebleu.metrics import BLEU
 
 from dynconv import cli
+from dynconv.cli.score import score_report
 from dynconv.errors import UserError
 from dynconv.score import (
     bleu,
@@ -18,7 +19,6 @@ from dynconv.score import (
     lead,
     perplexity,
     rouge,
-    score_report,
     split_compounds,
 )
 from dynconv.score import metric as module
