@@ -42,17 +42,6 @@ def shorten(text: str, longest: int = MAX_QUOTED) -> str:
     return text if len(text) <= longest else f"{text[:longest]}..."
 
 
-def is_unicode(text: object) -> bool:
-    """Return whether a value is text without lone surrogates, such as bytes of no encoding."""
-    return isinstance(text, str) and not any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
-def check_lines(lines: object) -> None:
-    """Raise UserError for a text in place of a list of lines: its letters would count as lines."""
-    if isinstance(lines, str):
-        raise UserError(f"{quoted(lines)} is one text: give a list of lines")
-
-
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return `did you mean X?` for the nearest known name, or None if none is near.
 

@@ -8,8 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dynconv.errors import UserError, is_unicode, quoted, shorten
+from dynconv.errors import UserError, quoted, shorten
 from dynconv.files import unreadable_error
+from dynconv.value_checks import is_unicode
 
 # Constants and numbers as in the core schema of YAML 1.2, section 10.3.2, but without its octal and
 # hexadecimal integers: 0o17 and 0x1F are text. In YAML 1.1, which PyYAML reads, `no` is false, 010

@@ -14,8 +14,8 @@ from dynconv.config.stack import ConvStackConfig, StackConfig, per_layer
 from dynconv.config.tree import DEFAULT_ARCHITECTURE
 from dynconv.errors import name_hint, quoted
 from dynconv.models.mixers import require_mixer
-from dynconv.number_checks import check_heads
 from dynconv.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass, per_side
+from dynconv.value_checks import check_heads
 from dynconv.yaml12 import as_override
 
 VocabSizes: Any = VocabSize | tuple[VocabSize, VocabSize]

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from dynconv.number_checks import check_positive
 from dynconv.text import EOS
+from dynconv.value_checks import check_positive
 
 Constraint = Callable[[Tensor, Tensor], Tensor]
 

@@ -10,8 +10,8 @@ from torch.nn.utils import parametrize
 from dynconv.decode.constraints import Constraint, at_least
 from dynconv.decode.stepper import IncrementalStepper, MakeStepper
 from dynconv.models import Translator
-from dynconv.number_checks import check_positive
 from dynconv.text import EOS, PAD
+from dynconv.value_checks import check_positive
 
 
 class Hypothesis(NamedTuple):

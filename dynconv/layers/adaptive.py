@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv.dtypes import upcast
-from dynconv.number_checks import check_probability
+from dynconv.value_checks import check_probability
 
 
 class AdaptiveEmbedding(nn.Module):

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from dynconv.dtypes import upcast, without_autocast
 from dynconv.layers.projection import xavier_linear
 from dynconv.layers.state import check_steppable
-from dynconv.number_checks import check_heads, check_odd, check_probability
 from dynconv.ops.shapes import split_heads
+from dynconv.value_checks import check_heads, check_odd, check_probability
 
 
 def attend(

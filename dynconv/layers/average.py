@@ -9,7 +9,7 @@ from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.projection import mask_padding, xavier_linear
 from dynconv.layers.state import check_steppable
-from dynconv.number_checks import check_positive
+from dynconv.value_checks import check_positive
 
 
 class AverageState(NamedTuple):

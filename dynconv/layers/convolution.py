@@ -12,10 +12,10 @@ from dynconv.choices import Normalization
 from dynconv.layers.history import History
 from dynconv.layers.projection import ProjectedMixer, mask_padding, xavier_linear
 from dynconv.layers.state import check_steppable
-from dynconv.number_checks import check_heads, check_odd, check_positive
 from dynconv.ops.lightconv import same_kernel
 from dynconv.ops.normalize import check_normalization
 from dynconv.ops.shapes import pad_time
+from dynconv.value_checks import check_heads, check_odd, check_positive
 
 
 def left_padding(kernel_size: int, causal: bool) -> int:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dynconv.layers.history import History
 from dynconv.layers.state import check_steppable
-from dynconv.number_checks import check_probability
+from dynconv.value_checks import check_probability
 
 
 def xavier_linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:

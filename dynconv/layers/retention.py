@@ -12,8 +12,8 @@ from dynconv.dtypes import accumulator_dtype, upcast
 from dynconv.layers.direction import count_forward, flip_rest
 from dynconv.layers.projection import mask_padding, xavier_linear
 from dynconv.layers.state import check_steppable, run_steps
-from dynconv.number_checks import check_heads
 from dynconv.ops.retnet import retention_step
+from dynconv.value_checks import check_heads
 
 
 class RetentionState(NamedTuple):

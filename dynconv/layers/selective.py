@@ -13,8 +13,8 @@ from dynconv.dtypes import upcast
 from dynconv.layers.direction import count_forward
 from dynconv.layers.projection import mask_padding, xavier_linear
 from dynconv.layers.state import check_steppable, run_steps
-from dynconv.number_checks import check_positive
 from dynconv.ops.selective import selective_step
+from dynconv.value_checks import check_positive
 
 KERNEL_SIZE = 4
 """taps of the short convolution, as in Mamba"""

@@ -13,8 +13,8 @@ from dynconv.dtypes import upcast
 from dynconv.layers.direction import count_forward, flip_rest
 from dynconv.layers.projection import mask_padding, xavier_linear
 from dynconv.layers.state import check_steppable, run_steps
-from dynconv.number_checks import check_positive
 from dynconv.ops.ssm import discretize, ssm_step
+from dynconv.value_checks import check_positive
 
 
 class S4DState(NamedTuple):

@@ -8,7 +8,7 @@ from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.history import History
 from dynconv.layers.projection import ProjectedMixer, xavier_linear
-from dynconv.number_checks import check_heads, check_reach
+from dynconv.value_checks import check_heads, check_reach
 
 
 class TaLKConv(ProjectedMixer):

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from dynconv.dtypes import accumulator_dtype
-from dynconv.number_checks import check_heads, check_reach
+from dynconv.value_checks import check_heads, check_reach
 
 
 def check_tensor(name: str, value: object) -> None:

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.kernels import on_gpu
-from dynconv.number_checks import check_probability
 from dynconv.ops.checks import check_conv
 from dynconv.ops.dynamicconv import dynamic_conv
 from dynconv.ops.normalize import normalize_kernel
 from dynconv.ops.operator import Operator, Rule
+from dynconv.value_checks import check_probability
 
 
 def softmax_conv_loop(x: Tensor, logits: Tensor, mask: Tensor, pad_left: int) -> Tensor:

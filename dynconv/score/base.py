@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dynconv.errors import UserError, check_lines
+from dynconv.errors import UserError
+from dynconv.value_checks import check_lines
 
 
 class Score(NamedTuple):

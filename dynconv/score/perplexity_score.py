@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dynconv.errors import UserError, check_lines
+from dynconv.errors import UserError
+from dynconv.value_checks import check_lines
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,8 +6,9 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from dynconv.errors import UserError, check_lines
+from dynconv.errors import UserError
 from dynconv.score.base import Score, check_pairs
+from dynconv.value_checks import check_lines
 
 VARIANTS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeLsum": "ROUGE-L"}
 """the metrics, named as in rouge-score; rougeLsum is ROUGE-L of a text of sentences"""

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from dynconv.errors import UserError
-from dynconv.number_checks import check_positive
 from dynconv.text.vocabulary import EOS, PAD
+from dynconv.value_checks import check_positive
 
 Ids = Sequence[int] | np.ndarray
 Pair = tuple[Ids, Ids]

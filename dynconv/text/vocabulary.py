@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dynconv.choices import VocabularyKind
-from dynconv.errors import UserError, check_lines, is_unicode, shorten
+from dynconv.errors import UserError, shorten
 from dynconv.text.tokenizer_kinds import SPECIALS, recognize_kind, require_kind
+from dynconv.value_checks import check_lines, is_unicode
 
 PAD, EOS, UNK = 0, 1, 2
 

@@ -30,7 +30,7 @@ def test_nothing_but_the_operators_and_kernels_is_loaded():
     """It loads no simulator, NVRTC, CuPy, module of another ring, or PyTorch's compiler."""
     loaded = python(LOADED)
     ours = {".".join(name.split(".")[:2]) for name in loaded if name.startswith("dynconv.")}
-    shared = ("choices", "dtypes", "errors", "lazy", "machine", "number_checks", "paths")
+    shared = ("choices", "dtypes", "errors", "lazy", "machine", "value_checks", "paths")
     allowed = (*shared, "kernels", "ops")
     assert ours == {f"dynconv.{name}" for name in allowed}
     assert not [name for name in loaded if name.startswith(HEAVY)]

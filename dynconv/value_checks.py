@@ -1,4 +1,6 @@
-"""Checks numbers that functions and layers take as arguments: sizes, heads and probabilities."""
+"""Checks values that functions and layers take: sizes, heads, probabilities and texts."""
+
+from dynconv.errors import UserError, quoted
 
 
 def check_positive(name: str, size: int) -> None:
@@ -29,3 +31,14 @@ def check_probability(name: str, value: float) -> None:
     """Raise ValueError unless a probability of dropout is at least 0 and below 1."""
     if not 0 <= value < 1:
         raise ValueError(f"{name} {value} lies outside [0, 1)")
+
+
+def is_unicode(text: object) -> bool:
+    """Return whether a value is text without lone surrogates, such as bytes of no encoding."""
+    return isinstance(text, str) and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def check_lines(lines: object) -> None:
+    """Raise UserError for a text in place of a list of lines: its letters would count as lines."""
+    if isinstance(lines, str):
+        raise UserError(f"{quoted(lines)} is one text: give a list of lines")
