@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dynconv.lazy import import_lazily
 
+# As in `ops`, no module is named after its function: `build` is in `assemble.py`.
 if TYPE_CHECKING:
     from dynconv.models.assemble import build, count_parameters
     from dynconv.models.convs2s import ConvS2S
