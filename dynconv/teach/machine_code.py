@@ -51,8 +51,9 @@ CALLS = {
 }
 """functions that kernels call, each in a string of its own"""
 TAKEN = {
-    # The first loop takes two of a lane's ten zeros. There are eight rows with a tap per lane, or the
-    # fast reciprocal and draws. Two of the 38 words come singly, the others in nine turns.
+    # The first loop takes two of a lane's ten zeros. Two of the 38 words come singly, the others in
+    # nine turns. dynamic_tile has eight rows, with a tap per lane; in the others the reciprocal is
+    # the fast one, and there are draws.
     "dynamic_tile": {
         **{0x380: 1, 0x450: 1, 0x9E0: 8, 0xA70: 8},
         **{0x1180: 7, 0x1B30: 1, 0x2280: 8},
