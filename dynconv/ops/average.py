@@ -72,7 +72,7 @@ OPERATOR = Operator(
         "cuda": on_gpu.cumulative_mean,  # which sums in short pieces
     },
     (Rule("blocked"),),
-    transformable="sum",
+    transformable_impl="sum",
 )
 
 

@@ -91,7 +91,7 @@ OPERATOR = Operator(
         "cuda": on_gpu.conv,
     },
     (Rule("channels_last"),),
-    transformable="shifted",
+    transformable_impl="shifted",
 )
 
 

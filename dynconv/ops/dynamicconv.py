@@ -191,7 +191,7 @@ OPERATOR = Operator(
         "cuda": on_gpu.conv,
     },
     (Rule("taps", max_K=3, min_T=11), Rule("band", max_T=64), Rule("blocked")),
-    transformable="shifted",
+    transformable_impl="shifted",
 )
 
 

@@ -109,7 +109,7 @@ OPERATOR = Operator(
         "cuda": on_gpu.conv,
     },
     (Rule("band", max_T=10), Rule("channels_last")),
-    transformable="shifted",
+    transformable_impl="shifted",
 )
 
 

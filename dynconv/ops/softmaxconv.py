@@ -77,7 +77,7 @@ OPERATOR = Operator(
         "cuda": softmax_conv_cuda,
     },
     (Rule("separate"),),
-    transformable="separate",
+    transformable_impl="separate",
 )
 
 

@@ -225,7 +225,7 @@ OPERATOR = Operator(
         "cuda": on_gpu.talk,
     },
     (Rule("band", max_T=10), Rule("blocked")),
-    transformable="band",
+    transformable_impl="band",
 )
 
 
