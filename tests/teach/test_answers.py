@@ -34,7 +34,7 @@ from dynconv.lab import simulate
 from dynconv.teach import check
 from dynconv.teach.check import scale as ring
 from dynconv.teach.check import start as opening
-from dynconv.teach.judge import Wrong, judge, with_faults
+from dynconv.teach.judge import Wrong, faulty_results, judge
 
 PARTS = [start, sequences, convolutions, dynamicconv, talkconv, kernels]
 PARTS += [translation, scale, beyond, after]
@@ -179,7 +179,7 @@ def test_names_an_exception_and_its_line(name):
 def wrong_answers(faults, inputs):
     """{(sentence, n): what the n-th mistake with that sentence returns for these inputs}"""
     count, wrongs = Counter(), {}
-    for why, wrong in with_faults(faults or {}, inputs):
+    for why, wrong in faulty_results(faults or {}, inputs):
         wrongs[why, count[why]] = wrong
         count[why] += 1
     return wrongs
