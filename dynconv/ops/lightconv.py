@@ -41,7 +41,7 @@ def light_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     return torch.stack(rows, dim=1)
 
 
-def same_kernel(x: Tensor, weight: Tensor) -> Tensor:
+def repeat_kernel(x: Tensor, weight: Tensor) -> Tensor:
     """Expand (H, K) to DynamicConv's (B, T, H, K), with the same kernel at every position."""
     return weight.expand(*x.shape[:2], *weight.shape)
 
@@ -50,7 +50,7 @@ def from_dynamic_conv(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return a LightConv that calls a DynamicConv with the same kernel at every position."""
 
     def run(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-        return function(x, same_kernel(x, weight), pad_left)
+        return function(x, repeat_kernel(x, weight), pad_left)
 
     return run
 
