@@ -18,7 +18,7 @@ from torch import Tensor
 
 from dynconv.models.seq2seq import Memory, Seq2Seq
 from dynconv.teach.checkout import run_tool
-from dynconv.teach.controls.control import Control, record
+from dynconv.teach.controls.control import Control, record_control
 from dynconv.text import EOS, load_parallel
 from dynconv.text.vocabulary import Vocabulary
 from dynconv.train import load_model
@@ -145,7 +145,7 @@ def main() -> None:
     trained = load_model(parser.parse_args().run)
     model, vocabulary = cast(Seq2Seq, trained.model), trained.vocabularies.source
     seeds = [trained.recipe.train.seed]
-    record("bridge", Control(WHAT, seeds, partial(measure, model, vocabulary)), COMMAND)
+    record_control("bridge", Control(WHAT, seeds, partial(measure, model, vocabulary)), COMMAND)
 
 
 if __name__ == "__main__":

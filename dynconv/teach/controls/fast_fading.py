@@ -17,7 +17,7 @@ from dynconv.config import load_recipe
 from dynconv.dtypes import accumulator_dtype
 from dynconv.layers import Retention
 from dynconv.teach.checkout import run_tool
-from dynconv.teach.controls.control import Control, record
+from dynconv.teach.controls.control import Control, record_control
 from dynconv.train import load_model, train
 
 RECIPE = "help-de-en-retention"
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where both translators are trained")
     folder = parser.parse_args().folder
     torch.set_num_threads(1)
-    record("fast-fading", Control(WHAT, [1], partial(measure_fading, folder)), COMMAND)
+    record_control("fast-fading", Control(WHAT, [1], partial(measure_fading, folder)), COMMAND)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dynconv.layers import TaLKConv
 from dynconv.teach.checkout import run_tool
-from dynconv.teach.controls.control import Control, record
+from dynconv.teach.controls.control import Control, record_control
 from dynconv.text import load_parallel
 from dynconv.train import load_model
 
@@ -56,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure how far TaLK's channels drift.")
     parser.add_argument("run", type=Path, help="a trained TaLK translator")
     run = parser.parse_args().run
-    record("controls-talk", Control(WHAT, [2], partial(measure_drift, run)), COMMAND)
+    record_control("controls-talk", Control(WHAT, [2], partial(measure_drift, run)), COMMAND)
 
 
 if __name__ == "__main__":
