@@ -14,10 +14,9 @@ from torch import Tensor
 
 from dynconv.dtypes import accumulator_dtype
 from dynconv.kernels import on_gpu, torch_ops
-from dynconv.ops.blocked import positions_in_cache
 from dynconv.ops.checks import check_conv
 from dynconv.ops.operator import Operator, Rule
-from dynconv.ops.shapes import pad_time
+from dynconv.ops.shapes import pad_time, positions_in_cache
 from dynconv.ops.trilinear import trilinear_conv
 
 
