@@ -1,4 +1,4 @@
-"""Runs all controls that need no trained run, and records them."""
+"""Runs the controls of all lessons, and records them."""
 
 import torch
 

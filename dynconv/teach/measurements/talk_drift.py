@@ -1,6 +1,6 @@
 """Measures how far the channels drift that a trained TaLK translator sums, for lesson 14.
 
-`python -m dynconv.teach.controls.talk_drift RUN` writes data/results/controls-talk.json.
+`python -m dynconv.teach.measurements.talk_drift RUN` writes data/results/controls-talk.json.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from dynconv.train import load_model
 
 RECIPE = "help-de-en-tuned:talk train.precision=bfloat16 train.seed=2"
 COMMAND = f"""dynconv train {RECIPE} --run runs/talk
-python -m dynconv.teach.controls.talk_drift runs/talk"""
+python -m dynconv.teach.measurements.talk_drift runs/talk"""
 WHAT = "How far TaLK's channels drift: |mean| / deviation, quantiles over 192 channels"
 
 
