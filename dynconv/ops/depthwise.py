@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.dtypes import accumulator_dtype
-from dynconv.kernels import on_gpu, torch_ops
+from dynconv.kernels import cuda_ops, torch_ops
 from dynconv.ops.checks import check_conv
 from dynconv.ops.operator import Operator, Rule
 from dynconv.ops.shapes import pad_time, positions_in_cache
@@ -89,7 +89,7 @@ OPERATOR = Operator(
         "conv1d": depthwise_conv_conv1d,
         "channels_last": depthwise_conv_channels_last,
         "cpu": torch_ops.conv,
-        "cuda": on_gpu.conv,
+        "cuda": cuda_ops.conv,
     },
     (Rule("channels_last"),),
     transformable_impl="shifted",

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.kernels import on_gpu, torch_ops
+from dynconv.kernels import cuda_ops, torch_ops
 from dynconv.ops.blocked import BLOCK, blocks, diagonals
 from dynconv.ops.checks import check_conv
 from dynconv.ops.operator import Operator, Rule
@@ -188,7 +188,7 @@ OPERATOR = Operator(
         "taps": dynamic_conv_taps,
         "blocked": dynamic_conv_blocked,
         "cpu": torch_ops.conv,
-        "cuda": on_gpu.conv,
+        "cuda": cuda_ops.conv,
     },
     (Rule("taps", max_K=3, min_T=11), Rule("band", max_T=64), Rule("blocked")),
     transformable_impl="shifted",

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dynconv.dtypes import accumulator_dtype
-from dynconv.kernels import on_gpu, torch_ops
+from dynconv.kernels import cuda_ops, torch_ops
 from dynconv.ops.blocked import BLOCK, blocks, diagonals
 from dynconv.ops.checks import check_conv
 from dynconv.ops.depthwise import channels_last_grad_input, channels_last_out, depthwise_conv_conv1d
@@ -106,7 +106,7 @@ OPERATOR = Operator(
         "conv1d": light_conv_conv1d,
         "channels_last": light_conv_channels_last,
         "cpu": torch_ops.conv,
-        "cuda": on_gpu.conv,
+        "cuda": cuda_ops.conv,
     },
     (Rule("band", max_T=10), Rule("channels_last")),
     transformable_impl="shifted",

@@ -219,5 +219,5 @@ implement(
     gpu_kernels.talk, gpu_kernels.talk_backward, gpu_kernels.cumulative_mean,
     gpu_kernels.cumulative_mean_backward,
 )  # fmt: skip
-on_gpu = eager(gpu_kernels, ["conv", "softmax_conv", "talk", "cumulative_mean"])
+cuda_ops = eager(gpu_kernels, ["conv", "softmax_conv", "talk", "cumulative_mean"])
 """the operators for eager calls with tensors of a GPU"""
