@@ -65,9 +65,9 @@ def beyond_taps(x: ArraySpec) -> int:
     return TILE * TILE + elements_per_load(x)
 
 
-def walk_length(tiles: int, longest: int) -> int:
+def walk_length(tiles: int, limit: int) -> int:
     """Return how many tiles each warp takes, few enough to keep every warp of a GPU busy."""
-    return min(longest, max(1, tiles // WALKS_PER_GPU))
+    return min(limit, max(1, tiles // WALKS_PER_GPU))
 
 
 class Grid:
