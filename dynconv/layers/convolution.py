@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.choices import Normalization
 from dynconv.layers.history import History
-from dynconv.layers.projection import ProjectedMixer, mask_padding, xavier_linear
+from dynconv.layers.padding import mask_padding
+from dynconv.layers.projection import ProjectedMixer, xavier_linear
 from dynconv.layers.state import check_steppable
 from dynconv.number_checks import check_heads, check_odd, check_positive
 from dynconv.ops.lightconv import repeat_kernel

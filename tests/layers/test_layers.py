@@ -28,7 +28,7 @@ from dynconv.layers import (
 )
 from dynconv.layers.convolution import repeat_kernel
 from dynconv.layers.history import History
-from dynconv.layers.projection import mask_padding
+from dynconv.layers.padding import mask_padding
 from dynconv.layers.state import check_steppable
 from dynconv.models import mixers
 from dynconv.models.mixers import MIXERS, build_mixer, register_mixer
