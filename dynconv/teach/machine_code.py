@@ -51,8 +51,13 @@ CALLS = {
 }
 """functions that kernels call, each in a string of its own"""
 TAKEN = {
-    # The first loop takes two of a lane's ten zeros. The reciprocal is the fast one, and there are
-    # draws. Two of the 38 words come singly, the others in nine turns.
+    # The first loop takes two of a lane's ten zeros. Two of the 38 words come singly, the others in
+    # nine turns. dynamic_tile has eight rows, with a tap per lane; in the others the reciprocal is
+    # the fast one, and there are draws.
+    "dynamic_tile": {
+        **{0x380: 1, 0x450: 1, 0x9E0: 8, 0xA70: 8},
+        **{0x1180: 7, 0x1B30: 1, 0x2280: 8},
+    },
     "dynamic_dry": {0x360: 1, 0x430: 1, 0x1390: 1, 0x1F90: 1, 0x26E0: 8},
     "dynamic_fused": {0x360: 1, 0x430: 1, 0x1510: 1, 0x16E0: 1, 0x31B0: 1, 0x3900: 8},
     # Two heads, each with a tap per lane, and three turns of eight rows.
