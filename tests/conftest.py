@@ -93,14 +93,14 @@ def gpu_record(config, stats: dict[str, list]) -> Path | None:
     from dynconv.lab import ledger
 
     name = architecture_name(torch.cuda.current_device())
-    entry = ledger.new_entry(
+    record = ledger.new_record(
         f"the tests of the CUDA kernels passed on a GPU of architecture {name}",
         "pytest -m gpu",
         {"architecture": name, "sources": sources_hash(), "passed": len(passed)},
         versions={"cuda": torch.version.cuda, "cupy": cupy().__version__},
     )
     path = ledger.output_path(f"gpu-tests-{name}", None)
-    ledger.write(path, entry)
+    ledger.write(path, record)
     return path
 
 

@@ -221,7 +221,7 @@ def add_recall(commands) -> None:
 
 def run_recall(options) -> None:
     """Train small stacks of mixers to look up keys, and show how many pairs each can remember."""
-    from dynconv.lab.bench.recall import bench_recall
+    from dynconv.lab.recall import bench_recall
 
     bench_recall(**keywords_of(options), say=say)
 

@@ -29,7 +29,7 @@ from dynconv.paths import data_dir, find_checkout
 
 
 def command_line(*words: object) -> str:
-    """Return the `dynconv` command of these words, quoted for a shell, for the entry's `command`.
+    """Return the `dynconv` command of these words, quoted for a shell, for a record's `command`.
 
     It repeats the measurement: names of recipes, experiments and files are among its words as the
     user gave them, and so are the overrides.
@@ -37,7 +37,7 @@ def command_line(*words: object) -> str:
     return shlex.join(["dynconv", *map(str, words)])
 
 
-def new_entry(
+def new_record(
     what: str,
     command: str,
     numbers: dict[str, Any],
@@ -46,7 +46,7 @@ def new_entry(
     device: str | None = None,
     versions: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return a new entry for `write`. Call it before measuring, because it records the load.
+    """Return a new record for `write`. Call it before measuring, because it records the load.
 
     device    by default the GPU if there is one, else the processor
     versions  to record in addition to the versions of Python and PyTorch
@@ -87,7 +87,7 @@ def output_path(name: str, output: Path | None) -> Path:
 
 
 def is_record(path: Path) -> bool:
-    """Return whether a file is one that `write` has written, which a repeated command replaces."""
+    """Return whether a file is a record, which a repeated command replaces."""
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -100,23 +100,23 @@ def slug(device: str) -> str:
     return re.sub("[^a-z0-9]+", "-", device.lower()).strip("-")
 
 
-def write(output: Path, entry: dict[str, Any]) -> None:
-    """Write an entry atomically, and record the load after the measurement."""
-    entry["load"]["after"] = load_average()
-    replace_text(output, json.dumps(entry, indent=1, ensure_ascii=False) + "\n")
+def write(output: Path, record: dict[str, Any]) -> None:
+    """Write a record atomically, with the load after the measurement."""
+    record["load"]["after"] = load_average()
+    replace_text(output, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
 def read(name: str) -> dict[str, Any]:
-    """Return the entry in data/results/NAME.json."""
-    return load(data_dir() / f"results/{name}.json")
+    """Return the record in data/results/NAME.json."""
+    return read_file(data_dir() / f"results/{name}.json")
 
 
-def load(path: Path) -> dict[str, Any]:
-    """Return the entry in a file."""
+def read_file(path: Path) -> dict[str, Any]:
+    """Return the record in a file."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def describe_origin(entry: dict[str, Any]) -> str:
-    """Return the device, versions and date of an entry, in one line."""
-    versions = ", ".join(f"{name} {version}" for name, version in entry["versions"].items())
-    return f"{entry['device']}, {versions}, {entry['date']}"
+def describe_origin(record: dict[str, Any]) -> str:
+    """Return the device, versions and date of a record, in one line."""
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    return f"{record['device']}, {versions}, {record['date']}"

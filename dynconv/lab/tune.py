@@ -54,7 +54,7 @@ class TrialResult(TypedDict):
 
 
 class TrialRecord(TrialResult):
-    """A trial in the ledger: its number, what it was trained with, and what it has reached."""
+    """A trial in the record: its number, what it was trained with, and what it has reached."""
 
     trial: int
     settings: list[str]
@@ -84,20 +84,20 @@ def tune(
     label = f"tune-{run_name(name)}"
     output, folder = ledger.output_path(label, output), folder or Path("runs") / label
     command = ledger.command_line("tune", name, *overrides, "--space", space, "--trials", trials)
-    entry = ledger.new_entry(f"A search over the settings of {name}", command, {})
+    record = ledger.new_record(f"A search over the settings of {name}", command, {})
     check_not_replaced(overrides, search, space)
     base = load_recipe(name, overrides)
     distributions = search.distributions(find_unused(base))
     updates = [max(1, round(base.train.updates * part)) for part in search.fractions]
     check_corners(name, overrides, search, space, distributions, updates[0])
     rounds: list[list[TrialRecord]] = []
-    entry["numbers"] = {
+    record["numbers"] = {
         "space": {key: str(d) for key, d in distributions.items()},
         "rounds": rounds,
     }
 
     with folder_lock(folder):
-        study = open_study(folder, entry["numbers"]["space"])
+        study = open_study(folder, record["numbers"]["space"])
         candidates = draw_trials(study, distributions, trials, search)
         for number, length in enumerate(map(train_for, updates)):
             rounds.append([])
@@ -109,7 +109,7 @@ def tune(
                 if study.trials[trial].state == TrialState.RUNNING:
                     study.tell(trial, trial_quality(result)[0])
                 rounds[-1].append({"trial": trial, "settings": settings, **result})
-                ledger.write(output, entry)
+                ledger.write(output, record)
                 say(format_trial(rounds[-1][-1]))
             candidates = select_promoted(rounds[-1], search)
     chosen = max(rounds[-1], key=trial_quality)

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from dynconv import ops
 from dynconv.dtypes import upcast
-from dynconv.layers.projection import mask_padding, xavier_linear
+from dynconv.layers.padding import mask_padding
+from dynconv.layers.projection import xavier_linear
 from dynconv.layers.state import check_steppable
 from dynconv.value_checks import check_positive
 

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.choices import Normalization
 from dynconv.layers.history import History
-from dynconv.layers.projection import ProjectedMixer, mask_padding, xavier_linear
+from dynconv.layers.padding import mask_padding
+from dynconv.layers.projection import ProjectedMixer, xavier_linear
 from dynconv.layers.state import check_steppable
-from dynconv.ops.lightconv import same_kernel
+from dynconv.ops.lightconv import repeat_kernel
 from dynconv.ops.normalize import check_normalization
 from dynconv.ops.shapes import pad_time
 from dynconv.value_checks import check_heads, check_odd, check_positive
@@ -103,7 +104,7 @@ class LightConv(ProjectedMixer):
         return ops.light_conv(x, self.kernel(x.dtype), pad_left=self.pad_left)
 
     def _mix_step(self, x: Tensor, history: History) -> Tensor:
-        return history.convolve(same_kernel(x, self.kernel(x.dtype)))
+        return history.convolve(repeat_kernel(x, self.kernel(x.dtype)))
 
 
 class DepthwiseConv(LightConv):

@@ -1,4 +1,4 @@
-"""The state of a convolution: a history of its last inputs."""
+"""The state of convolutions and of TaLK: a history of their last inputs."""
 
 import torch
 from torch import Tensor

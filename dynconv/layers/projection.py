@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv.layers.history import History
+from dynconv.layers.padding import mask_padding
 from dynconv.layers.state import check_steppable
 from dynconv.value_checks import check_probability
 
@@ -17,11 +18,6 @@ def xavier_linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
     if bias:
         nn.init.zeros_(layer.bias)
     return layer
-
-
-def mask_padding(x: Tensor, pad_mask: Tensor | None) -> Tensor:
-    """Return x (B, T, C) with zeros where pad_mask (B, T) is True."""
-    return x if pad_mask is None else x.masked_fill(pad_mask.unsqueeze(-1), 0)
 
 
 class InputProjection(nn.Module):

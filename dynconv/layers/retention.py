@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.dtypes import accumulator_dtype, upcast
 from dynconv.layers.direction import count_forward, flip_rest
-from dynconv.layers.projection import mask_padding, xavier_linear
+from dynconv.layers.padding import mask_padding
+from dynconv.layers.projection import xavier_linear
 from dynconv.layers.state import check_steppable, run_steps
 from dynconv.ops.retnet import retention_step
 from dynconv.value_checks import check_heads

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.direction import count_forward, flip_rest
-from dynconv.layers.projection import mask_padding, xavier_linear
+from dynconv.layers.padding import mask_padding
+from dynconv.layers.projection import xavier_linear
 from dynconv.layers.state import check_steppable, run_steps
 from dynconv.ops.ssm import discretize, ssm_step
 from dynconv.value_checks import check_positive

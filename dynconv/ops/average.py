@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.dtypes import upcast
-from dynconv.kernels import on_gpu, torch_ops
+from dynconv.kernels import cuda_ops, torch_ops
 from dynconv.ops.checks import check_sequence
 from dynconv.ops.operator import Operator, Rule
 
@@ -69,10 +69,10 @@ OPERATOR = Operator(
         "sum": cumulative_mean_sum,
         "blocked": cumulative_mean_blocked,
         "cpu": torch_ops.cumulative_mean,  # which sums in float64
-        "cuda": on_gpu.cumulative_mean,  # which sums in short pieces
+        "cuda": cuda_ops.cumulative_mean,  # which sums in short pieces
     },
     (Rule("blocked"),),
-    transformable="sum",
+    transformable_impl="sum",
 )
 
 

@@ -4,12 +4,6 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-
-def positions_in_cache(x: Tensor) -> int:
-    """Return how many positions of (B, T, C) fit into 1 MB of float32, about a core's cache."""
-    return max(1, 2**18 // max(1, x.shape[0] * x.shape[2]))
-
-
 BLOCK = 32
 """positions of a block: larger ones multiply more zeros, smaller ones are slow to multiply"""
 

@@ -13,11 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.dtypes import accumulator_dtype
-from dynconv.kernels import on_gpu, torch_ops
-from dynconv.ops.blocked import positions_in_cache
+from dynconv.kernels import cuda_ops, torch_ops
 from dynconv.ops.checks import check_conv
 from dynconv.ops.operator import Operator, Rule
-from dynconv.ops.shapes import pad_time
+from dynconv.ops.shapes import pad_time, positions_in_cache
 from dynconv.ops.trilinear import trilinear_conv
 
 
@@ -57,7 +56,7 @@ def channels_last_out(weight: Tensor, x: Tensor, pad_left: int) -> Tensor:
     return out.narrow(2, pad - pad_left, x.shape[1]).transpose(1, 2)  # (B, T, C)
 
 
-def channels_last_weight_grad(g: Tensor, x: Tensor, pad_left: int, K: int) -> Tensor:
+def channels_last_grad_weight(g: Tensor, x: Tensor, pad_left: int, K: int) -> Tensor:
     """Sum each tap over as many positions as fit into the cache; conv2d is slower from K = 5."""
     padded = pad_time(x, K, pad_left)  # (B, T + K - 1, C)
     grad = g.new_zeros(x.shape[2], K, dtype=accumulator_dtype(g.dtype))
@@ -69,15 +68,17 @@ def channels_last_weight_grad(g: Tensor, x: Tensor, pad_left: int, K: int) -> Te
     return grad.to(g.dtype)
 
 
-def channels_last_x_grad(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
+def channels_last_grad_input(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Convolve g with the reversed kernels."""
     return channels_last_out(weight.flip(1), g, weight.shape[1] - 1 - pad_left)
 
 
 def depthwise_conv_channels_last(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Convolve in the memory order of x; saves only x and weight for the backward pass."""
-    weight_grad = partial(channels_last_weight_grad, K=weight.shape[1])
-    return trilinear_conv(channels_last_out, weight_grad, channels_last_x_grad, weight, x, pad_left)
+    grad_weight = partial(channels_last_grad_weight, K=weight.shape[1])
+    return trilinear_conv(
+        channels_last_out, grad_weight, channels_last_grad_input, weight, x, pad_left
+    )
 
 
 OPERATOR = Operator(
@@ -88,10 +89,10 @@ OPERATOR = Operator(
         "conv1d": depthwise_conv_conv1d,
         "channels_last": depthwise_conv_channels_last,
         "cpu": torch_ops.conv,
-        "cuda": on_gpu.conv,
+        "cuda": cuda_ops.conv,
     },
     (Rule("channels_last"),),
-    transformable="shifted",
+    transformable_impl="shifted",
 )
 
 

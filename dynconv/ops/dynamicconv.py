@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.kernels import on_gpu, torch_ops
-from dynconv.ops.blocked import BLOCK, blocks, diagonals, positions_in_cache
+from dynconv.kernels import cuda_ops, torch_ops
+from dynconv.ops.blocked import BLOCK, blocks, diagonals
 from dynconv.ops.checks import check_conv
 from dynconv.ops.operator import Operator, Rule
-from dynconv.ops.shapes import pad_time, split_heads
+from dynconv.ops.shapes import pad_time, positions_in_cache, split_heads
 from dynconv.ops.trilinear import trilinear_conv
 
 
@@ -94,7 +94,7 @@ def taps_out(weight: Tensor, x: Tensor, pad_left: int) -> Tensor:
     return out
 
 
-def taps_weight_grad(g: Tensor, x: Tensor, pad_left: int, H: int, K: int) -> Tensor:
+def taps_grad_weight(g: Tensor, x: Tensor, pad_left: int, H: int, K: int) -> Tensor:
     """Compute grad[t, j] = g[t] . x[s] per head, for as many t at once as fit into the cache."""
     grad = g.new_zeros(*g.shape[:2], H, K)
     rows, tokens = (z.unflatten(2, (H, -1)) for z in (g, x))  # (B, T, H, R)
@@ -107,7 +107,7 @@ def taps_weight_grad(g: Tensor, x: Tensor, pad_left: int, H: int, K: int) -> Ten
     return grad
 
 
-def taps_x_grad(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
+def taps_grad_input(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Compute grad[s] += weight[t, j] g[t] for each tap j."""
     H, K = weight.shape[2:]
     grad = g.new_zeros(g.shape)
@@ -120,8 +120,8 @@ def taps_x_grad(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 def dynamic_conv_taps(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Add K shifted copies in place; saves only x and weight for the backward pass."""
     H, K = weight.shape[2:]
-    weight_grad = partial(taps_weight_grad, H=H, K=K)
-    return trilinear_conv(taps_out, weight_grad, taps_x_grad, weight, x, pad_left)
+    grad_weight = partial(taps_grad_weight, H=H, K=K)
+    return trilinear_conv(taps_out, grad_weight, taps_grad_input, weight, x, pad_left)
 
 
 def band_blocks(weight: Tensor, pad_left: int) -> Iterator[tuple[slice, slice, Tensor]]:
@@ -145,7 +145,7 @@ def blocked_out(weight: Tensor, x: Tensor, pad_left: int) -> Tensor:
     return out
 
 
-def blocked_weight_grad(g: Tensor, x: Tensor, pad_left: int, H: int, K: int) -> Tensor:
+def blocked_grad_weight(g: Tensor, x: Tensor, pad_left: int, H: int, K: int) -> Tensor:
     """Return the diagonals of g x^T."""
     grad = g.new_empty(*g.shape[:2], H, K)
     rows, tokens = split_heads(g, H), split_heads(x, H)
@@ -158,7 +158,7 @@ def blocked_weight_grad(g: Tensor, x: Tensor, pad_left: int, H: int, K: int) -> 
     return grad
 
 
-def blocked_x_grad(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
+def blocked_grad_input(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Return band^T g, summed where the windows of two blocks overlap."""
     H = weight.shape[2]
     grad = g.new_zeros(g.shape)
@@ -174,8 +174,8 @@ def dynamic_conv_blocked(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     Saves only x and weight: the backward pass builds the blocks again.
     """
     H, K = weight.shape[2:]
-    weight_grad = partial(blocked_weight_grad, H=H, K=K)
-    return trilinear_conv(blocked_out, weight_grad, blocked_x_grad, weight, x, pad_left)
+    grad_weight = partial(blocked_grad_weight, H=H, K=K)
+    return trilinear_conv(blocked_out, grad_weight, blocked_grad_input, weight, x, pad_left)
 
 
 OPERATOR = Operator(
@@ -188,10 +188,10 @@ OPERATOR = Operator(
         "taps": dynamic_conv_taps,
         "blocked": dynamic_conv_blocked,
         "cpu": torch_ops.conv,
-        "cuda": on_gpu.conv,
+        "cuda": cuda_ops.conv,
     },
     (Rule("taps", max_K=3, min_T=11), Rule("band", max_T=64), Rule("blocked")),
-    transformable="shifted",
+    transformable_impl="shifted",
 )
 
 

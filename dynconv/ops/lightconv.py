@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from dynconv.dtypes import accumulator_dtype
-from dynconv.kernels import on_gpu, torch_ops
+from dynconv.kernels import cuda_ops, torch_ops
 from dynconv.ops.blocked import BLOCK, blocks, diagonals
 from dynconv.ops.checks import check_conv
-from dynconv.ops.depthwise import channels_last_out, channels_last_x_grad, depthwise_conv_conv1d
+from dynconv.ops.depthwise import channels_last_grad_input, channels_last_out, depthwise_conv_conv1d
 from dynconv.ops.dynamicconv import (
     dynamic_conv_band,
     dynamic_conv_blocked,
@@ -41,7 +41,7 @@ def light_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     return torch.stack(rows, dim=1)
 
 
-def same_kernel(x: Tensor, weight: Tensor) -> Tensor:
+def repeat_kernel(x: Tensor, weight: Tensor) -> Tensor:
     """Expand (H, K) to DynamicConv's (B, T, H, K), with the same kernel at every position."""
     return weight.expand(*x.shape[:2], *weight.shape)
 
@@ -50,7 +50,7 @@ def from_dynamic_conv(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return a LightConv that calls a DynamicConv with the same kernel at every position."""
 
     def run(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-        return function(x, same_kernel(x, weight), pad_left)
+        return function(x, repeat_kernel(x, weight), pad_left)
 
     return run
 
@@ -70,7 +70,7 @@ def light_out(weight: Tensor, x: Tensor, pad_left: int) -> Tensor:
     return channels_last_out(kernel_of_channel(weight, x.shape[2]), x, pad_left)
 
 
-def light_weight_grad(g: Tensor, x: Tensor, pad_left: int, H: int, K: int) -> Tensor:
+def light_grad_weight(g: Tensor, x: Tensor, pad_left: int, H: int, K: int) -> Tensor:
     """Compute grad[j] = sum_t g[t] . x[s], where s = t + j - pad_left, in blocks of positions.
 
     The products g[t] . x[s] of a block form a matrix, and each tap is the sum of one diagonal.
@@ -83,16 +83,16 @@ def light_weight_grad(g: Tensor, x: Tensor, pad_left: int, H: int, K: int) -> Te
     return diagonals(band, K).sum(1).to(g.dtype)  # (H, K)
 
 
-def light_x_grad(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
+def light_grad_input(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Return the gradient (B, T, C) of x: g convolved with the reversed kernels."""
-    return channels_last_x_grad(g, kernel_of_channel(weight, g.shape[2]), pad_left)
+    return channels_last_grad_input(g, kernel_of_channel(weight, g.shape[2]), pad_left)
 
 
 def light_conv_channels_last(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Convolve in the memory order of x; see `depthwise_conv_channels_last`."""
     H, K = weight.shape
-    weight_grad = partial(light_weight_grad, H=H, K=K)
-    return trilinear_conv(light_out, weight_grad, light_x_grad, weight, x, pad_left)
+    grad_weight = partial(light_grad_weight, H=H, K=K)
+    return trilinear_conv(light_out, grad_weight, light_grad_input, weight, x, pad_left)
 
 
 OPERATOR = Operator(
@@ -106,10 +106,10 @@ OPERATOR = Operator(
         "conv1d": light_conv_conv1d,
         "channels_last": light_conv_channels_last,
         "cpu": torch_ops.conv,
-        "cuda": on_gpu.conv,
+        "cuda": cuda_ops.conv,
     },
     (Rule("band", max_T=10), Rule("channels_last")),
-    transformable="shifted",
+    transformable_impl="shifted",
 )
 
 

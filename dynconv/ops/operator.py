@@ -69,7 +69,7 @@ class Operator(NamedTuple):
     """the functions that compute it, keyed by the names that `impl` takes"""
     rules: tuple[Rule, ...]
     """choices without kernels: "auto" takes the first that allows T and K"""
-    transformable: str | None = None
+    transformable_impl: str | None = None
     """the implementation that "auto" takes inside torch.func and in forward mode, where kernels and
     hand-written gradients cannot be differentiated; None if every rule's choice can be"""
 
@@ -94,14 +94,14 @@ class Operator(NamedTuple):
         if impl in BACKENDS and is_transformed():
             raise NotImplementedError(
                 f"impl={impl!r} of {self.name} runs neither inside torch.func's vmap, grad and such"
-                f" nor in forward mode: use impl='auto' or {self.transformable!r} there"
+                f" nor in forward mode: use impl='auto' or {self.transformable_impl!r} there"
             )
         return self.implementations[impl]
 
     def choose_auto(self, x: Tensor, T: int, K: int, kernels: bool = True) -> str:
         """Return the name of the implementation that "auto" stands for."""
-        if self.transformable and is_transformed():
-            return self.transformable
+        if self.transformable_impl and is_transformed():
+            return self.transformable_impl
         for name, backend in BACKENDS.items() if kernels else ():
             if name in self.implementations and backend.supports(x) and backend.is_trusted_on(x):
                 return name

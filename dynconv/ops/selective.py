@@ -114,7 +114,7 @@ OPERATOR = Operator(
         "in_place": selective_scan_in_place,
     },
     (Rule("in_place"),),
-    transformable="doubling",
+    transformable_impl="doubling",
 )
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.kernels import on_gpu
+from dynconv.kernels import cuda_ops
 from dynconv.ops.checks import check_conv
 from dynconv.ops.dynamicconv import dynamic_conv
 from dynconv.ops.normalize import normalize_kernel
@@ -54,7 +54,7 @@ def softmax_conv_separate(x: Tensor, logits: Tensor, pad_left: int, dropout: flo
 
 def softmax_conv_cuda(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tensor:
     """Run one fused kernel, which hashes a seed into the mask."""
-    return on_gpu.softmax_conv(x, logits, draw_seed(x, dropout), dropout, pad_left)
+    return cuda_ops.softmax_conv(x, logits, draw_seed(x, dropout), dropout, pad_left)
 
 
 def draw_seed(x: Tensor, dropout: float) -> Tensor | None:
@@ -77,7 +77,7 @@ OPERATOR = Operator(
         "cuda": softmax_conv_cuda,
     },
     (Rule("separate"),),
-    transformable="separate",
+    transformable_impl="separate",
 )
 
 

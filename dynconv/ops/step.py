@@ -35,7 +35,7 @@ OPERATOR = Operator(
     "conv_step",
     {"loop": conv_step_loop, "gather": conv_step_gather, "cpu": torch_ops.conv_step},
     rules=(Rule("gather"),),
-    transformable="gather",
+    transformable_impl="gather",
 )
 
 

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.dtypes import accumulator_dtype, upcast, without_autocast
-from dynconv.kernels import on_gpu, torch_ops
+from dynconv.kernels import cuda_ops, torch_ops
 from dynconv.ops.blocked import blocks
 from dynconv.ops.checks import check_talk
 from dynconv.ops.derivatives import first_derivative_only
@@ -222,10 +222,10 @@ OPERATOR = Operator(
         "table": talk_conv_table,
         "blocked": talk_conv_blocked,
         "cpu": torch_ops.talk,
-        "cuda": on_gpu.talk,
+        "cuda": cuda_ops.talk,
     },
     (Rule("band", max_T=10), Rule("blocked")),
-    transformable="band",
+    transformable_impl="band",
 )
 
 

@@ -48,10 +48,15 @@ Bilinear = Callable[[Tensor, Tensor, int], Tensor]
 
 
 def trilinear_conv(
-    out: Bilinear, weight_grad: Bilinear, x_grad: Bilinear, weight: Tensor, x: Tensor, pad_left: int
+    out: Bilinear,
+    grad_weight: Bilinear,
+    grad_input: Bilinear,
+    weight: Tensor,
+    x: Tensor,
+    pad_left: int,
 ) -> Tensor:
     """Return out(weight, x, pad_left), a convolution that the other two functions differentiate.
 
-    weight_grad(g, x, pad_left) and x_grad(g, weight, pad_left) return the gradients of its inputs.
+    grad_weight(g, x, pad_left) and grad_input(g, weight, pad_left) return its inputs' gradients.
     """
-    return Trilinear.apply((out, weight_grad, x_grad), pad_left, 0, None, weight, x)
+    return Trilinear.apply((out, grad_weight, grad_input), pad_left, 0, None, weight, x)

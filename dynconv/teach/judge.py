@@ -268,14 +268,14 @@ def find_explanation(
     values = list(inputs.values())
     if isinstance(right, Tensor) and right.dtype == torch.float64 and near(mine, right):
         return "; in float32 they agree: mind the dtype"
-    for why, wrong in with_faults(faults or {}, values):
+    for why, wrong in faulty_results(faults or {}, values):
         if shows_fault(mine, right, wrong, near):
             return f"; {why}"
     why = explain(mine, right, *values) if explain else ""
     return f"; {why}" if why else ""
 
 
-def with_faults(faults: Faults, values: Sequence[Any]) -> Iterable[tuple[str, Any]]:
+def faulty_results(faults: Faults, values: Sequence[Any]) -> Iterable[tuple[str, Any]]:
     """Return pairs (sentence, what that mistake returns for these inputs)."""
     if callable(faults):
         return faults(*values)

@@ -162,8 +162,8 @@ def main() -> None:
         f"constants, {LOAD} per load"
     )
     command = "python -m dynconv.teach.machine_code"
-    entry = ledger.new_entry(what, command, numbers, versions={"nvrtc": nvrtc.version()})
-    ledger.write(ledger.output_path("machine-code", None), entry)
+    record = ledger.new_record(what, command, numbers, versions={"nvrtc": nvrtc.version()})
+    ledger.write(ledger.output_path("machine-code", None), record)
 
 
 if __name__ == "__main__":

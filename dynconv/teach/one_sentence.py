@@ -101,13 +101,13 @@ def draw(tokens: list[str], matrices: dict[str, Tensor]):
     return fig
 
 
-def record(runs: list[Path]) -> None:
+def record_matrices(runs: list[Path]) -> None:
     """Add to data/results/one-sentence.json the mean of the heads in the first two encoder layers.
 
     A matrix is a list of rows, each a string of numbers, so a row is a line of the file.
     """
-    entry = ledger.read("one-sentence")
-    entry["numbers"]["words"] = {}
+    record = ledger.read("one-sentence")
+    record["numbers"]["words"] = {}
     for word in REPLACE:
         sentence = SENTENCE.replace(REPLACE[0], word)
         for run in runs:
@@ -116,9 +116,9 @@ def record(runs: list[Path]) -> None:
                 [" ".join(f"{weight:.4f}" for weight in row) for row in heads.mean(0).tolist()]
                 for heads in matrices[:2]
             ]
-            entry["numbers"][TITLES[type(mixer)][0]].setdefault("matrices", {})[word] = layers
-            entry["numbers"]["words"][word] = tokens
-    text = json.dumps(entry, indent=1, ensure_ascii=False) + "\n"
+            record["numbers"][TITLES[type(mixer)][0]].setdefault("matrices", {})[word] = layers
+            record["numbers"]["words"][word] = tokens
+    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
     replace_text(ledger.output_path("one-sentence", None), text)
 
 
@@ -144,7 +144,7 @@ def main() -> None:
     if len(options.runs) not in (0, 4):
         parser.error("name four runs, or none to draw the recorded matrices")
     if options.runs:
-        record(options.runs)
+        record_matrices(options.runs)
     tokens, layers = recorded_matrices()
     matrices = {name: of_mixer[options.layer] for name, of_mixer in layers.items()}
     output = options.output or require_checkout() / "book/_static/one-sentence.png"

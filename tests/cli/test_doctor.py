@@ -281,11 +281,11 @@ class TestWithACompiler:
 
         def build(compiler, dtype, path):
             names.add(path.name)
-            raise cpu.NoKernelsError("only its name is wanted")
+            raise cpu.NoCKernelsError("only its name is wanted")
 
         def look(dtype=torch.float32):
             forget()
-            with pytest.raises(cpu.NoKernelsError, match="only its name"):
+            with pytest.raises(cpu.NoCKernelsError, match="only its name"):
                 cpu.load_library(dtype)
             return len(names)
 

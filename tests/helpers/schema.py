@@ -1,4 +1,4 @@
-"""Every entry of every section of a recipe, with its type and bounds."""
+"""Every entry of every section of a recipe, with its type and bounds; and values to try."""
 
 from dataclasses import fields, is_dataclass
 from typing import Annotated, get_args, get_origin
@@ -48,3 +48,19 @@ KEYS = [
     for architecture, section in MODEL_CONFIGS.items()
     for key, schema in entries(section, "model")
 ]
+
+STRANGE = [
+    "-1",
+    "0",
+    "1e999",
+    "nan",
+    ".nan",
+    "-inf",
+    "-.inf",
+    "9" * 30,
+    "-" + "9" * 30,
+    "true",
+    "x",
+]
+STRANGE += ["", "1.5", "[1]", "{a: 1}", "'3'", "null", "1e400", "x" * 5000]
+"""what a user might write where a number is expected"""

@@ -628,7 +628,7 @@ def test_the_layer_takes_the_fused_kernel(on_cpu, monkeypatch):
     """If it runs; DropConnect is drawn at each call, and only in training."""
     from dynconv.ops import softmaxconv
 
-    monkeypatch.setattr(softmaxconv, "on_gpu", eager(simulate.kernels, ["softmax_conv"]))
+    monkeypatch.setattr(softmaxconv, "cuda_ops", eager(simulate.kernels, ["softmax_conv"]))
     torch.manual_seed(0)
     layer = DynamicConv(16, 4, 3, weight_dropout=0.5)
     x = torch.randn(2, 9, 16)

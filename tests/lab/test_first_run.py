@@ -26,7 +26,7 @@ def test_steps_are_recorded_and_done_once(tmp_path):
     assert run_pending(steps, folder, None, said.append) == 0
     assert run_pending(steps, folder, None, said.append) == 0
     assert marks.read_text() == "xx" and said[-1].startswith("2 of 2 steps are done")
-    record = ledger.load(folder / "one.json")
+    record = ledger.read_file(folder / "one.json")
     assert record["numbers"]["exit_status"] == 0 and record["numbers"]["output"] == ["hello"]
     assert record["command"].startswith("python -c") and {"device", "date"} <= record.keys()
     assert {"python", "torch", "cuda"} <= record["versions"].keys()
@@ -79,7 +79,7 @@ def test_without_a_gpu_the_commands_run_small_on_the_cpu(tmp_path, capsys, monke
     assert [line.split(" in ")[0] for line in said[3:]] == ["doctor: done", "ops-1000: done"]
     assert cli.main(["bench", "first-run", "--output", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("2 of 2 steps are done")
-    (shape,) = ledger.load(tmp_path / "ops-1000-rows.json")["numbers"]["shapes"]
+    (shape,) = ledger.read_file(tmp_path / "ops-1000-rows.json")["numbers"]["shapes"]
     timed = {(row["operator"], row["impl"]) for row in shape["results"] if "forward" in row}
     assert {("attention", None), ("light_conv", "conv1d"), ("talk_conv", "table")} <= timed
 

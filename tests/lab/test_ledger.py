@@ -56,8 +56,8 @@ def test_a_file_has_the_fields_of_the_ledger(path):
     assert all(map(math.isfinite, numbers(found["numbers"])))
 
 
-def test_an_entry_has_them_too(tmp_path):
-    found = ledger.new_entry(
+def test_a_new_record_has_them_too(tmp_path):
+    found = ledger.new_record(
         "a sum", "dynconv doctor", {"sum": 3}, seeds=[1], versions={"gcc": "14"}
     )
     ledger.write(tmp_path / "sum.json", found)
@@ -138,10 +138,10 @@ def test_a_recorded_command_repeats_the_measurement_of_a_file(
     (tmp_path / "space.yaml").write_text("settings: {train.lr: [1.0e-3]}", encoding="utf-8")
     path = tmp_path / f"{record}.json"
     assert cli.main(shlex.split(command)) == 0
-    recorded = ledger.load(path)["command"]
+    recorded = ledger.read_file(path)["command"]
     assert recorded == f"dynconv {command}"
     assert cli.main(shlex.split(recorded)[1:]) == 0
-    assert ledger.load(path)["command"] == recorded
+    assert ledger.read_file(path)["command"] == recorded
 
 
 def quoted(text: str) -> set[str]:

@@ -26,9 +26,9 @@ from dynconv.layers import (
     TaLKConv,
     check_mixer,
 )
-from dynconv.layers.convolution import same_kernel
+from dynconv.layers.convolution import repeat_kernel
 from dynconv.layers.history import History
-from dynconv.layers.projection import mask_padding
+from dynconv.layers.padding import mask_padding
 from dynconv.layers.state import check_steppable
 from dynconv.models import mixers
 from dynconv.models.mixers import MIXERS, build_mixer, register_mixer
@@ -205,7 +205,7 @@ class Conv(torch.nn.Module):
         x = self.linear(x)
         state = History.extended(state, x, 1 if self.fault == "history" else 2)
         weight = self.weight if self.fault == "dtype" else self.weight.to(x.dtype)
-        return state.convolve(same_kernel(x, weight)), state
+        return state.convolve(repeat_kernel(x, weight)), state
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import torch
 from dynconv.config import Seq2SeqConfig, StackConfig
 from dynconv.lab import ledger
 from dynconv.models import build
-from dynconv.teach.controls.activation_patching import REACH, exchange, only_difference
+from dynconv.teach.measurements.activation_patching import REACH, exchange, only_difference
 
 
 class Letters:

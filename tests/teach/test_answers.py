@@ -1,6 +1,6 @@
 """The check of an exercise accepts right answers, and says in one line what is wrong.
 
-Right and wrong answers are in answers/, one module for each part of the book. Mistakes that a check
+Right and wrong answers are in answers/, one module for each subject. Mistakes that a check
 itself knows by name are not among them: test_names_each_fault_that_it_knows feeds these to it.
 """
 
@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 import torch
 from answers import (
-    after,
-    beyond,
+    beyond_translation,
     convolutions,
     dynamicconv,
     kernels,
+    mixing,
     scale,
     sequences,
-    start,
+    states,
     talkconv,
     translation,
 )
@@ -32,12 +32,12 @@ from dynconv import ops
 from dynconv.errors import UserError
 from dynconv.lab import simulate
 from dynconv.teach import check
+from dynconv.teach.check import installation
 from dynconv.teach.check import scale as ring
-from dynconv.teach.check import start as opening
-from dynconv.teach.judge import Wrong, judge, with_faults
+from dynconv.teach.judge import Wrong, faulty_results, judge
 
-PARTS = [start, sequences, convolutions, dynamicconv, talkconv, kernels]
-PARTS += [translation, scale, beyond, after]
+PARTS = [mixing, sequences, convolutions, dynamicconv, talkconv, kernels]
+PARTS += [translation, scale, beyond_translation, states]
 RIGHT = {name: answers for part in PARTS for name, answers in part.RIGHT.items()}
 CHECKS = [name for name, _ in getmembers(check, isfunction) if name != "environment"]
 
@@ -179,7 +179,7 @@ def test_names_an_exception_and_its_line(name):
 def wrong_answers(faults, inputs):
     """{(sentence, n): what the n-th mistake with that sentence returns for these inputs}"""
     count, wrongs = Counter(), {}
-    for why, wrong in with_faults(faults or {}, inputs):
+    for why, wrong in faulty_results(faults or {}, inputs):
         wrongs[why, count[why]] = wrong
         count[why] += 1
     return wrongs
@@ -266,8 +266,8 @@ def test_environment_names_what_is_missing(monkeypatch):
         return depthwise_conv(*inputs, impl=impl, **options)
 
     depthwise_conv = ops.depthwise_conv
-    monkeypatch.setattr(opening, "find_spec", lambda name: None if name == "tokenizers" else 1)
-    monkeypatch.setattr(opening, "load_parallel", unreadable)
+    monkeypatch.setattr(installation, "find_spec", lambda name: None if name == "tokenizers" else 1)
+    monkeypatch.setattr(installation, "load_parallel", unreadable)
     monkeypatch.setattr(ops, "depthwise_conv", broken)
     with pytest.raises(AssertionError) as raised:
         check.environment()
@@ -291,4 +291,4 @@ def test_environment_knows_every_package_that_a_lesson_imports(text):
                 modules.add(node.module.split(".")[0])
             elif isinstance(node, ast.Import):
                 modules |= {alias.name.split(".")[0] for alias in node.names}
-    assert modules - sys.stdlib_module_names - {"dynconv"} <= opening.PACKAGES
+    assert modules - sys.stdlib_module_names - {"dynconv"} <= installation.PACKAGES

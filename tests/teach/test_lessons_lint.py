@@ -150,7 +150,7 @@ CITED = {
         "eq-talk-gradients-dx",
         "eq-talk-gradients-doffset",
     ],
-    "teach/check/beyond.py": ["eq-findings-seeds"],
+    "teach/check/beyond_translation.py": ["eq-findings-seeds"],
     "models/loss.py": ["eq-batches-loss"],
 }
 """the equations of the book that a module's docstrings name by number, as (11.3)"""

@@ -25,7 +25,7 @@ SOURCES = Path(__file__).parent
 """the folder of the C sources"""
 PYTORCH = Path(torch.__file__).resolve().parent
 """the folder of PyTorch, which holds the OpenMP of its wheels"""
-NAMES = ("conv.c", "conv_grad_weight.c", "talk.c", "average.c", "step.c")
+SOURCE_FILES = ("conv.c", "conv_grad_weight.c", "talk.c", "average.c", "step.c")
 """the sources that are linked into one library"""
 DEFINES = {torch.float32: "-DREAL=float", torch.float64: "-DREAL=double", torch.bfloat16: "-DBF16"}
 """macros that select the type REAL of a library, keyed by dtype"""
@@ -45,7 +45,7 @@ SIGNATURES = {
 """the types of each function's arguments; the last int is the number of threads"""
 
 
-class NoKernelsError(RuntimeError):
+class NoCKernelsError(RuntimeError):
     """Reports why the C kernels cannot run here, and what to install."""
 
 
@@ -54,7 +54,7 @@ def why_unavailable(dtype: torch.dtype = torch.float32) -> str | None:
     """Return why this dtype's C kernels cannot run on this machine's CPU, or None if they can."""
     try:
         load_library(dtype)
-    except NoKernelsError as reason:
+    except NoCKernelsError as reason:
         return str(reason)
     return None
 
@@ -83,23 +83,23 @@ def is_trusted_on(x: Tensor) -> bool:
 def load_library(dtype: torch.dtype) -> ctypes.CDLL:
     """Load the kernels for this dtype, compiling them if needed.
 
-    Raises NoKernelsError if that fails.
+    Raises NoCKernelsError if that fails.
     """
     compiler = require_compiler()
     if note := describe_substitution(compiler):
         warnings.warn(note, stacklevel=1)
-    sources = ((SOURCES / name).read_text("utf-8") for name in ("vector.h", *NAMES))
+    sources = ((SOURCES / name).read_text("utf-8") for name in ("vector.h", *SOURCE_FILES))
     try:
         return load_cached(
             dtype_name(dtype),
             [*sources, *compiler, str(FLAGS), DEFINES[dtype], *find_openmp()],
             lambda path: build(compiler, dtype, path),
-            lambda reason: NoKernelsError(f"no C kernels in {reason}"),
+            lambda reason: NoCKernelsError(f"no C kernels in {reason}"),
             load,
         )
     except OSError as error:
         remedy = "set XDG_CACHE_HOME to another directory"
-        raise NoKernelsError(f"no C kernels: {error}; {remedy}") from error
+        raise NoCKernelsError(f"no C kernels: {error}; {remedy}") from error
 
 
 def load(path: Path) -> ctypes.CDLL:
@@ -115,13 +115,13 @@ def load(path: Path) -> ctypes.CDLL:
 def require_compiler() -> list[str]:
     """Return the C compiler's path and the arguments in `CC`.
 
-    Raises NoKernelsError if there is none.
+    Raises NoCKernelsError if there is none.
     """
     commands = [command for command in (command_in("CC"), ["cc"], ["gcc"], ["clang"]) if command]
     if found := find_installed(commands):
         return found[0]
     tried = ", ".join(name for name, *_ in commands)
-    raise NoKernelsError(
+    raise NoCKernelsError(
         f"no C compiler ({tried}): install one, for instance with "
         "'apt install gcc' or 'conda install gcc', for impl='cpu'"
     )
@@ -140,11 +140,11 @@ def build(compiler: list[str], dtype: torch.dtype, path: Path) -> None:
 
     Flags work if the library can be loaded and computes a mean correctly.
     """
-    objects = [str(path.with_name(f"{name}.o")) for name in NAMES]
+    objects = [str(path.with_name(f"{name}.o")) for name in SOURCE_FILES]
     for flags in FLAGS:
         compile_ = [*compiler, "-O3", "-std=gnu11", "-fPIC", *flags, DEFINES[dtype]]
         errors: list[str] = []
-        for name, out in zip(NAMES, objects, strict=True):
+        for name, out in zip(SOURCE_FILES, objects, strict=True):
             errors = errors or run_compiler([*compile_, "-c", str(SOURCES / name), "-o", out])
         threads = find_openmp() if "-fopenmp" in flags else []
         # One name per attempt: loading a name twice would return the first library.
@@ -155,7 +155,7 @@ def build(compiler: list[str], dtype: torch.dtype, path: Path) -> None:
         if not (errors := errors or find_fault(linked, dtype)):
             os.replace(linked, path)
             return
-    raise NoKernelsError(f"{shlex.join(compiler)} cannot build the C kernels: {errors[0]}")
+    raise NoCKernelsError(f"{shlex.join(compiler)} cannot build the C kernels: {errors[0]}")
 
 
 def find_fault(path: Path, dtype: torch.dtype) -> list[str]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dynconv.kernels.cuda import launches
 from dynconv.kernels.cuda.build import NoGpuKernelsError, compile_for_gpu, cupy, inline_headers
-from dynconv.kernels.cuda.plan import Array, Launch, LaunchPlan, array_of, plan_key
+from dynconv.kernels.cuda.plan import ArraySpec, Launch, LaunchPlan, array_of, plan_key
 from dynconv.kernels.layout import contiguous_channels, contiguous_offsets, contiguous_taps
 from dynconv.kernels.torch_library import eager, implement
 
@@ -50,13 +50,13 @@ class PreparedPlan(NamedTuple):
     empty: bool
 
 
-def needs_copy(name: str, z: Array) -> bool:
+def needs_copy(name: str, z: ArraySpec) -> bool:
     """Return whether an argument must be copied, because plans expect another memory layout."""
     tensor = torch.empty_strided(z.shape, z.strides, dtype=z.dtype, device="meta")
     return LAYOUTS[name](tensor) is not tensor
 
 
-def prepare_plan(plan: LaunchPlan, inputs: dict[str, Array]) -> PreparedPlan:
+def prepare_plan(plan: LaunchPlan, inputs: dict[str, ArraySpec]) -> PreparedPlan:
     """Prepare a plan for input tensors of these names."""
     arrays = plan.outputs | plan.scratch
     places = {name: i for i, name in enumerate((*inputs, *arrays))}
@@ -80,7 +80,7 @@ def prepare_plan(plan: LaunchPlan, inputs: dict[str, Array]) -> PreparedPlan:
 def plan_runner(make_plan: Callable[..., LaunchPlan]) -> Callable:
     """Return a method of Kernels that runs the plan of `make_plan`, and returns its outputs.
 
-    The method takes a Tensor for each Array that `make_plan` takes. Plans are cached, because
+    The method takes a Tensor for each ArraySpec that `make_plan` takes. Plans are cached, because
     making one costs the CPU more than running it.
     """
     names = tuple(signature(make_plan).parameters)
@@ -219,5 +219,5 @@ implement(
     gpu_kernels.talk, gpu_kernels.talk_backward, gpu_kernels.cumulative_mean,
     gpu_kernels.cumulative_mean_backward,
 )  # fmt: skip
-on_gpu = eager(gpu_kernels, ["conv", "softmax_conv", "talk", "cumulative_mean"])
+cuda_ops = eager(gpu_kernels, ["conv", "softmax_conv", "talk", "cumulative_mean"])
 """the operators for eager calls with tensors of a GPU"""

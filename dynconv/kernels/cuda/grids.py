@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from dynconv.dtypes import accumulator_dtype
-from dynconv.kernels.cuda.plan import CUDA_TYPES, VECTOR_BYTES, Array, Launch, constant_of
+from dynconv.kernels.cuda.plan import CUDA_TYPES, VECTOR_BYTES, ArraySpec, Launch, constant_of
 
 SHARED_BYTES = 48 * 1024
 """bytes of shared memory that a block may use on every GPU"""
@@ -28,7 +28,7 @@ SPAN = constant_of("talk.cu", "SPAN")
 """positions whose windows a warp of TaLK computes together"""
 
 
-def vector_width(R: int, maximum: int, *arrays: Array) -> int:
+def vector_width(R: int, maximum: int, *arrays: ArraySpec) -> int:
     """Return V, the number of channels that one instruction loads: a power of two up to `maximum`.
 
     V divides R and all strides, and every array is aligned to V elements.
@@ -52,12 +52,12 @@ def lanes_per_head(R: int, V: int) -> int:
     return min(32, power_of_two(-(-R // V)))
 
 
-def elements_per_load(x: Array) -> int:
+def elements_per_load(x: ArraySpec) -> int:
     """Return how many elements of x's accumulator dtype one load takes: QUAD in taps.cuh."""
     return VECTOR_BYTES // accumulator_dtype(x.dtype).itemsize
 
 
-def beyond_taps(x: Array) -> int:
+def beyond_taps(x: ArraySpec) -> int:
     """Return how many elements of shared memory a head needs in addition to TILE per tap.
 
     K taps of TILE positions meet K + TILE - 1 rows of x: see row_index in taps.cuh.
@@ -65,9 +65,9 @@ def beyond_taps(x: Array) -> int:
     return TILE * TILE + elements_per_load(x)
 
 
-def walk_length(tiles: int, longest: int) -> int:
+def walk_length(tiles: int, limit: int) -> int:
     """Return how many tiles each warp takes, few enough to keep every warp of a GPU busy."""
-    return min(longest, max(1, tiles // WALKS_PER_GPU))
+    return min(limit, max(1, tiles // WALKS_PER_GPU))
 
 
 class Grid:
@@ -77,7 +77,7 @@ class Grid:
     sizes      blocks, block and shared bytes of the Launch
     """
 
-    def __init__(self, x: Array, V: int, blocks: int, block: tuple[int, int], shared: int = 0):
+    def __init__(self, x: ArraySpec, V: int, blocks: int, block: tuple[int, int], shared: int = 0):
         self.cuda_type, self.V, self.sizes = CUDA_TYPES[x.dtype], V, (blocks, block, shared)
 
     def make_launch(
@@ -94,7 +94,7 @@ class WarpGrid(Grid):
     chunk  taps in shared memory at a time, a multiple of TILE
     """
 
-    def __init__(self, arrays: Sequence[Array], H: int, K: int, *, per_head: int,
+    def __init__(self, arrays: Sequence[ArraySpec], H: int, K: int, *, per_head: int,
                  per_tap: int = TILE, max_warps: int = 4, extra_positions: int = 0,
                  walks: int | None = None):  # fmt: skip
         """Choose the sizes of the grid.
@@ -142,7 +142,7 @@ class BandGrid(Grid):
     walks  number of walks over the batch, per group of channels
     """
 
-    def __init__(self, x: Array, V: int, K: int, channels: int, band_dtype: torch.dtype):
+    def __init__(self, x: ArraySpec, V: int, K: int, channels: int, band_dtype: torch.dtype):
         """Choose the sizes of the grid.
 
         channels    number of channels that a warp processes
@@ -160,7 +160,9 @@ class BandGrid(Grid):
         super().__init__(x, V, B * -(-walks // n) * columns, (32, n), shared)
 
 
-def tensor_core_grid(H: int, K: int, *arrays: Array, whole_heads: bool = False) -> BandGrid | None:
+def tensor_core_grid(
+    H: int, K: int, *arrays: ArraySpec, whole_heads: bool = False
+) -> BandGrid | None:
     """Return how to launch tensor cores on x, or on g and x, or None for the other kernels.
 
     A warp takes 8 V channels, or with `whole_heads` all channels of a head.
@@ -192,7 +194,7 @@ class ColumnGrid(Grid):
     stretch  positions per warp
     """
 
-    def __init__(self, R: int, H: int, max_left: int, max_right: int, *arrays: Array):
+    def __init__(self, R: int, H: int, max_left: int, max_right: int, *arrays: ArraySpec):
         x = arrays[0]
         B, T, C = x.shape
         sum_bytes = accumulator_dtype(x.dtype).itemsize

@@ -1,7 +1,8 @@
 """Plans the launches of each operator: which kernels run, on which grids, with which arguments.
 
-Each function has the name and arguments of the operation that it plans, and returns its launches.
-`Kernels` of call.py runs them; the simulator and the benchmark read them.
+`conv`, `talk` and the others compute nothing: each returns the launches of the operation whose name
+and arguments it has. `Kernels` of call.py makes a method of the same name from it, which runs the
+launches; the simulator and the benchmark read them.
 
 Sizes: x is (B, T, C); heads H, taps K, channels per head R = C / H.
 """
@@ -28,7 +29,7 @@ from dynconv.kernels.cuda.grids import (
 )
 from dynconv.kernels.cuda.plan import (
     CUDA_TYPES,
-    Array,
+    ArraySpec,
     Launch,
     LaunchPlan,
     contiguous_array,
@@ -42,19 +43,19 @@ launch would cost more than they save, as `dynconv bench kernels --predict` coun
 measured)"""
 
 
-def conv(x: Array, weight: Array, pad_left: int) -> LaunchPlan:
+def conv(x: ArraySpec, weight: ArraySpec, pad_left: int) -> LaunchPlan:
     """Plan out = weight * x; weight (H, K) or (B, T, H, K)."""
     return plan_convolution(x, weight, pad_left, ("x", "weight", "out"), flipped=False)
 
 
-def conv_grad_input(g: Array, weight: Array, pad_left: int) -> LaunchPlan:
+def conv_grad_input(g: ArraySpec, weight: ArraySpec, pad_left: int) -> LaunchPlan:
     """Plan dx from g and the weight: the convolution of g with the kernels reversed."""
     pad_right = weight.shape[-1] - 1 - pad_left
     return plan_convolution(g, weight, pad_right, ("g", "weight", "dx"), flipped=True)
 
 
 def plan_convolution(
-    x: Array, weight: Array, pad: int, names: tuple[str, ...], flipped: bool
+    x: ArraySpec, weight: ArraySpec, pad: int, names: tuple[str, ...], flipped: bool
 ) -> LaunchPlan:
     """Plan weight * x; `names` are the operator's names of x, the weight and the output."""
     (_, T, C), (H, K) = x.shape, weight.shape[-2:]
@@ -73,7 +74,7 @@ def plan_convolution(
     return LaunchPlan({names[-1]: contiguous_like(x)}, (launch,))
 
 
-def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) -> LaunchPlan:
+def conv_grad_weight(g: ArraySpec, x: ArraySpec, shape: Sequence[int], pad_left: int) -> LaunchPlan:
     """Plan dweight, of the given shape, from g and x."""
     (_, T, C), (H, K) = x.shape, shape[-2:]
     if grid := tensor_core_grid(H, K, g, x, whole_heads=True):
@@ -89,7 +90,7 @@ def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) ->
 
 
 def band_grad_weight(
-    grid: BandGrid, g: Array, x: Array, shape: Sequence[int], pad_left: int
+    grid: BandGrid, g: ArraySpec, x: ArraySpec, shape: Sequence[int], pad_left: int
 ) -> LaunchPlan:
     """Plan dweight on tensor cores."""
     (_, T, C), (H, K) = x.shape, shape[-2:]
@@ -105,14 +106,14 @@ def band_grad_weight(
     return LaunchPlan(outputs, (launch, sum_rows(x, partial)), {"partial": partial})
 
 
-def sum_rows(x: Array, partial: Array) -> Launch:
+def sum_rows(x: ArraySpec, partial: ArraySpec) -> Launch:
     """Plan the last step of LightConv's dweight: the sum of all walks' rows."""
     walks, columns = partial.shape
     template, arguments = (CUDA_TYPES[x.dtype],), ("partial", "dweight", np.int64(walks), columns)
     return Launch("lightconv.cu", "sum_rows", template, -(-columns // 32), (32, 32), 0, arguments)
 
 
-def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPlan:
+def conv_backward(g: ArraySpec, x: ArraySpec, weight: ArraySpec, pad_left: int) -> LaunchPlan:
     """Plan dx and dweight.
 
     If DynamicConv's taps fit into shared memory, one launch of the other kernels computes both,
@@ -136,7 +137,9 @@ def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPla
     )
 
 
-def dynamic_gradients(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPlan | None:
+def dynamic_gradients(
+    g: ArraySpec, x: ArraySpec, weight: ArraySpec, pad_left: int
+) -> LaunchPlan | None:
     """Plan dx and dweight together; None when the taps do not fit into shared memory."""
     (_, T, C), (H, K) = x.shape, weight.shape[2:]
     warps = WarpGrid(
@@ -153,7 +156,7 @@ def dynamic_gradients(g: Array, x: Array, weight: Array, pad_left: int) -> Launc
 
 
 def light_band_gradients(
-    grid: BandGrid, g: Array, x: Array, shape: Sequence[int], pad_left: int
+    grid: BandGrid, g: ArraySpec, x: ArraySpec, shape: Sequence[int], pad_left: int
 ) -> LaunchPlan:
     """Plan dx and dweight of LightConv on tensor cores."""
     (_, T, C), (H, K) = x.shape, shape
@@ -171,7 +174,7 @@ def light_band_gradients(
 
 
 def light_gradients(
-    g: Array, x: Array, shape: Sequence[int], pad_left: int, *, with_input: bool
+    g: ArraySpec, x: ArraySpec, shape: Sequence[int], pad_left: int, *, with_input: bool
 ) -> LaunchPlan | None:
     """Plan dweight, and dx if `with_input`; None if the taps then do not fit into shared memory."""
     (B, T, C), (H, K) = x.shape, shape
@@ -200,7 +203,7 @@ def light_gradients(
 
 
 def softmax_conv(
-    x: Array, logits: Array, seed: Array | None, dropout: float, pad_left: int
+    x: ArraySpec, logits: ArraySpec, seed: ArraySpec | None, dropout: float, pad_left: int
 ) -> LaunchPlan:
     """Plan DynamicConv of logits (B, T, H, K), with DropConnect if there is a seed int64 (1,)."""
     (_, T, C), (H, K) = x.shape, logits.shape[2:]
@@ -216,7 +219,12 @@ def softmax_conv(
 
 
 def softmax_conv_backward(
-    g: Array, x: Array, logits: Array, seed: Array | None, dropout: float, pad_left: int
+    g: ArraySpec,
+    x: ArraySpec,
+    logits: ArraySpec,
+    seed: ArraySpec | None,
+    dropout: float,
+    pad_left: int,
 ) -> LaunchPlan:
     """Plan the gradients of x and of the logits."""
     (B, T, C), (H, K) = x.shape, logits.shape[2:]
@@ -246,7 +254,9 @@ def dropconnect_arguments(dropout: float) -> list[np.generic]:
     return [np.uint32(dropout * 2**32), np.float64(1 / (1 - dropout))]
 
 
-def talk(x: Array, left: Array, right: Array | None, max_left: int, max_right: int) -> LaunchPlan:
+def talk(
+    x: ArraySpec, left: ArraySpec, right: ArraySpec | None, max_left: int, max_right: int
+) -> LaunchPlan:
     """Plan TaLK; offsets are (B, T, H), and `right` is None in a causal layer."""
     (_, T, C), H = x.shape, left.shape[2]
     columns = ColumnGrid(C // H, H, max_left, max_right, x)
@@ -260,7 +270,12 @@ def talk(x: Array, left: Array, right: Array | None, max_left: int, max_right: i
 
 
 def talk_backward(
-    g: Array, x: Array, left: Array, right: Array | None, max_left: int, max_right: int
+    g: ArraySpec,
+    x: ArraySpec,
+    left: ArraySpec,
+    right: ArraySpec | None,
+    max_left: int,
+    max_right: int,
 ) -> LaunchPlan:
     """Plan the gradients of x, left and right; the last one is empty when right is None."""
     (B, T, C), H = x.shape, left.shape[2]
@@ -282,17 +297,17 @@ def talk_backward(
     return LaunchPlan(outputs, launches, {"reach": contiguous_array((B, H, 2), torch.int32)})
 
 
-def cumulative_mean(x: Array) -> LaunchPlan:
+def cumulative_mean(x: ArraySpec) -> LaunchPlan:
     """Plan the mean of all positions so far."""
     return plan_mean(x, ("x", "out"), backward=False)
 
 
-def cumulative_mean_backward(g: Array) -> LaunchPlan:
+def cumulative_mean_backward(g: ArraySpec) -> LaunchPlan:
     """Plan x's gradient from the gradient of the means."""
     return plan_mean(g, ("g", "dx"), backward=True)
 
 
-def plan_mean(x: Array, names: tuple[str, str], backward: bool) -> LaunchPlan:
+def plan_mean(x: ArraySpec, names: tuple[str, str], backward: bool) -> LaunchPlan:
     """Plan the means of x or, backward, x's gradient; `names` name input and output."""
     B, T, C = x.shape
     read, written = names

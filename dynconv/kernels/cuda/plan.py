@@ -41,8 +41,8 @@ VECTOR_BYTES = constant_of("number.cuh", "VECTOR_BYTES")
 """bytes that a lane loads with one instruction"""
 
 
-class Array(NamedTuple):
-    """How a tensor lies in memory: what a launch depends on, without the memory itself."""
+class ArraySpec(NamedTuple):
+    """The shape, strides, dtype and alignment of a tensor, without its data."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -53,21 +53,21 @@ class Array(NamedTuple):
     """architecture of the device that it is on: 90 is sm_90, which a CPU simulates"""
 
 
-def describe_tensor(x: Tensor) -> Array:
+def describe_tensor(x: Tensor) -> ArraySpec:
     """Describe a tensor for a plan."""
     return array_of(plan_key(x))
 
 
 def plan_key(x: Tensor) -> tuple:
-    """Return all that a plan depends on, in half the time that an Array takes."""
+    """Return all that a plan depends on, in half the time that an ArraySpec takes."""
     return x.shape, x.stride(), x.dtype, x.data_ptr() % VECTOR_BYTES, x.get_device()
 
 
-def array_of(key: tuple) -> Array:
+def array_of(key: tuple) -> ArraySpec:
     """Describe the tensor that has this key."""
     shape, strides, dtype, offset, device = key  # the device of a CPU is -1
     architecture = compute_capability(device) if device >= 0 else 90
-    return Array(shape, strides, dtype, math.gcd(offset, VECTOR_BYTES), architecture)
+    return ArraySpec(shape, strides, dtype, math.gcd(offset, VECTOR_BYTES), architecture)
 
 
 @cached_constant
@@ -77,13 +77,13 @@ def compute_capability(index: int) -> int:
     return 10 * major + minor
 
 
-def contiguous_array(shape: Sequence[int], dtype: torch.dtype, architecture: int = 90) -> Array:
+def contiguous_array(shape: Sequence[int], dtype: torch.dtype, architecture: int = 90) -> ArraySpec:
     """Describe a contiguous tensor, for example one that is not allocated yet."""
     strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
-    return Array(tuple(shape), tuple(strides), dtype, architecture=architecture)
+    return ArraySpec(tuple(shape), tuple(strides), dtype, architecture=architecture)
 
 
-def contiguous_like(x: Array) -> Array:
+def contiguous_like(x: ArraySpec) -> ArraySpec:
     """Describe a contiguous tensor of x's shape and dtype."""
     return contiguous_array(x.shape, x.dtype)
 
@@ -118,12 +118,12 @@ class Launch:
 class LaunchPlan(NamedTuple):
     """The launches in order, and the arrays to allocate for them: outputs and scratch."""
 
-    outputs: dict[str, Array]
+    outputs: dict[str, ArraySpec]
     launches: tuple[Launch, ...]
-    scratch: dict[str, Array] = {}
+    scratch: dict[str, ArraySpec] = {}
 
 
-def outer_strides(*arrays: Array) -> list[np.int64]:
+def outer_strides(*arrays: ArraySpec) -> list[np.int64]:
     """Return each array's strides along batch and time; a time stride must fit into a C int."""
     for z in arrays:
         if abs(z.strides[1]) >= 2**31:

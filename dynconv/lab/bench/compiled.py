@@ -95,13 +95,13 @@ def cpu_seconds() -> float:
 
 if __name__ == "__main__":
     what = "CPU seconds that torch.compile of the blocks takes, and speed-up of forward + backward"
-    entry = ledger.new_entry(what, "python -m dynconv.lab.bench.compiled", {})
+    record = ledger.new_record(what, "python -m dynconv.lab.bench.compiled", {})
     torch.set_num_threads(1)
     with TemporaryDirectory() as cold:
         os.environ |= {"TORCHINDUCTOR_CACHE_DIR": cold, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-        entry["numbers"] = {"recipe": RECIPE} | {
+        record["numbers"] = {"recipe": RECIPE} | {
             precision: measure_compiled([f"train.precision={precision}"])
             for precision in ("float32", "bfloat16")
         }
-    ledger.write(ledger.output_path("compiled", None), entry)
-    print(entry["numbers"])
+    ledger.write(ledger.output_path("compiled", None), record)
+    print(record["numbers"])

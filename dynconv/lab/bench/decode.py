@@ -48,14 +48,14 @@ def bench_decode(
     options = ["--sentences", len(lines), "--rounds", rounds, "--checkpoint", checkpoint.path.name]
     command = ledger.command_line("bench", "decode", directory, *options, *overrides)
     what = f"{len(lines):,} test sentences translated with and without incremental state, in turns"
-    entry = ledger.new_entry(what, command, {}, seeds=[recipe.train.seed])
+    record = ledger.new_record(what, command, {}, seeds=[recipe.train.seed])
     translations = {}
     for run in take_turns(runs, rounds):
         start = time.perf_counter()
         translations[run.impl] = run.call()
         run.times.append(time.perf_counter() - start)
     fast, slow = (run.times for run in runs)
-    numbers = entry["numbers"] = {
+    numbers = record["numbers"] = {
         "sentences": len(lines),
         "words": sum(len(line.split()) for line in translations["incremental"]),
         "equal": sum(a == b for a, b in zip(*translations.values(), strict=True)),
@@ -65,7 +65,7 @@ def bench_decode(
         **median_and_range("recompute_s", slow),
         **median_and_range("ratio", paired_ratios(slow, fast)),
     }
-    ledger.write(output, entry)
+    ledger.write(output, record)
 
     def row(name: str) -> str:
         low, high = numbers[f"{name}_range"]
@@ -73,7 +73,7 @@ def bench_decode(
 
     say(
         f"{len(lines)} sentences ({numbers['words']} words out), beam {config.beam}, "
-        f"medians and ranges of {rounds} rounds in turns, load {entry['load']['before']}"
+        f"medians and ranges of {rounds} rounds in turns, load {record['load']['before']}"
     )
     say(f"incremental  {row('incremental_s')} s")
     say(f"recompute    {row('recompute_s')} s")

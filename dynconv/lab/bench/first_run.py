@@ -157,7 +157,7 @@ def run_pending(
 def last_code(folder: Path, step: Step) -> int | None:
     """Return the exit status of a step's last run, or None if it has not finished."""
     path = folder / f"{step.name}.json"
-    return ledger.load(path)["numbers"]["exit_status"] if path.exists() else None
+    return ledger.read_file(path)["numbers"]["exit_status"] if path.exists() else None
 
 
 def run_step(step: Step, folder: Path) -> tuple[int, float]:
@@ -165,7 +165,7 @@ def run_step(step: Step, folder: Path) -> tuple[int, float]:
     command = [argument.format(folder=folder) for argument in step.command]
     shown = shlex.join(["python" if part == sys.executable else part for part in command])
     versions = {"cuda": torch.version.cuda or "none"}
-    entry = ledger.new_entry(step.what, shown, {}, versions=versions)
+    record = ledger.new_record(step.what, shown, {}, versions=versions)
     log = folder / f"{step.name}.log"
     start = time.perf_counter()
     with log.open("wb") as output:
@@ -186,6 +186,6 @@ def run_step(step: Step, folder: Path) -> tuple[int, float]:
             code = 124  # the exit status of `timeout`
     seconds = time.perf_counter() - start
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    entry["numbers"] = {"exit_status": code, "seconds": round(seconds, 1), "output": lines[-TAIL:]}
-    ledger.write(folder / f"{step.name}.json", entry)
+    record["numbers"] = {"exit_status": code, "seconds": round(seconds, 1), "output": lines[-TAIL:]}
+    ledger.write(folder / f"{step.name}.json", record)
     return code, seconds

@@ -39,7 +39,7 @@ def bench_host(rounds: int, output: Path | None, say: Callable[[str], None]) -> 
     """
     output = ledger.output_path("bench-host", output)
     what = "microseconds of CPU time for forward and backward, up to the driver's calls"
-    entry = ledger.new_entry(what, ledger.command_line("bench", "host", "--rounds", rounds), {})
+    record = ledger.new_record(what, ledger.command_line("bench", "host", "--rounds", rounds), {})
     kernels = Kernels(omit)
     functions = {name: getattr(kernels, name) for name in ALLOCATE}
     ways = {
@@ -63,8 +63,8 @@ def bench_host(rounds: int, output: Path | None, say: Callable[[str], None]) -> 
         | median_and_range("allocated", times["allocated"][operator])
         for operator in times["launched"]
     ]
-    entry["numbers"] = {"rounds": rounds, "results": rows}
-    ledger.write(output, entry)
+    record["numbers"] = {"rounds": rounds, "results": rows}
+    ledger.write(output, record)
     columns = [
         Column("total", 8, lambda row: row["launched"]),
         Column("by the registry", 18, lambda row: row["registered"]),

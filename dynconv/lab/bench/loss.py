@@ -36,9 +36,9 @@ def measure_loss(tokens: int, channels: int, types: int, rows: int) -> dict[str,
 
 if __name__ == "__main__":
     what = "peak bytes of the loss and its gradients, float32, through PyTorch's CPU allocator"
-    entry = ledger.new_entry(what, "python -m dynconv.lab.bench.loss", {})
+    record = ledger.new_record(what, "python -m dynconv.lab.bench.loss", {})
     rows = MAX_LOGITS // TYPES
     sizes = {"tokens": TOKENS, "channels": CHANNELS, "types": TYPES, "rows_of_a_chunk": rows}
-    entry["numbers"] = sizes | measure_loss(TOKENS, CHANNELS, TYPES, rows)
-    ledger.write(ledger.output_path("loss-memory", None), entry)
-    print(entry["numbers"])
+    record["numbers"] = sizes | measure_loss(TOKENS, CHANNELS, TYPES, rows)
+    ledger.write(ledger.output_path("loss-memory", None), record)
+    print(record["numbers"])

@@ -58,14 +58,14 @@ def bench_ops(
     what = "operators, forward and with backward to all inputs, beside a copy and attention"
     clock = GpuClock() if device == "cuda" else CpuClock()
     command = ledger.command_line("bench", "ops", *options)
-    entry = ledger.new_entry(what, command, numbers, **clock.about())
-    say(describe_measurement(entry, rounds, clock.slow_seconds))
+    record = ledger.new_record(what, command, numbers, **clock.about())
+    say(describe_measurement(record, rounds, clock.slow_seconds))
     for shape in sizes:
         measured = measure_shape(shape, kernel_size, chosen, rounds, dtype, clock)
         numbers["shapes"].append(measured)
         say(shape_table(measured))
-    ledger.write(output, entry)
-    load = entry["load"]
+    ledger.write(output, record)
+    load = record["load"]
     say(f"\nload {load['before']} before, {load['after']} after; written to {output}")
 
 
@@ -107,14 +107,14 @@ def measure_shape(
     return {**shape._asdict(), "x_bytes": size, "results": rows}
 
 
-def describe_measurement(entry: dict, rounds: int, slow: float) -> str:
+def describe_measurement(record: dict, rounds: int, slow: float) -> str:
     """Return where and how the numbers were measured, and what the columns mean."""
-    numbers = entry["numbers"]
+    numbers = record["numbers"]
     K, threads = numbers["kernel_size"], numbers["threads"]
     return "\n".join(
         [
-            ledger.describe_origin(entry),
-            f"{threads} thread{'s' if threads > 1 else ''}, load {entry['load']['before']}",
+            ledger.describe_origin(record),
+            f"{threads} thread{'s' if threads > 1 else ''}, load {record['load']['before']}",
             f"{numbers['dtype']}, K = {K} centred on each position, attention without a mask",
             f"ms: medians of {rounds} rounds by turns, fewer if a call takes {slow:g} s",
             "x copy, faster: medians over common rounds of time / copy's, of attention's / time;",

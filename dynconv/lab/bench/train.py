@@ -60,15 +60,15 @@ def bench_train(
     refuse_overrides(overrides, keys, f"{reason}; leave it out")
     recipe = load_recipe(name, overrides)
     what = "training by one process: seconds of each part of an update, and its arithmetic"
-    entry = ledger.new_entry(what, command, {}, seeds=[recipe.train.seed])
-    entry["numbers"] = {
+    record = ledger.new_record(what, command, {}, seeds=[recipe.train.seed])
+    record["numbers"] = {
         "recipe": run_name(name),
         "synthetic_pairs": synthetic,
         "threads": torch.get_num_threads(),
         **measure_training(recipe, updates, synthetic),
     }
-    ledger.write(output, entry)
-    say(describe_training(entry, recipe.train.checkpoint_every))
+    ledger.write(output, record)
+    say(describe_training(record, recipe.train.checkpoint_every))
     say(f"written to {output}")
 
 
@@ -195,9 +195,9 @@ def random_text(directory: Path, lines: int, data: DataConfig) -> Path:
     return directory
 
 
-def describe_training(entry: dict, checkpoint_every: int) -> str:
-    """Return the numbers of an entry as text."""
-    numbers, load = entry["numbers"], entry["load"]
+def describe_training(record: dict, checkpoint_every: int) -> str:
+    """Return the numbers of a record as text."""
+    numbers, load = record["numbers"], record["load"]
     seconds = numbers["seconds"]
     total = sum(numbers["seconds"].values())
     side = numbers["peak_side"]
@@ -206,7 +206,7 @@ def describe_training(entry: dict, checkpoint_every: int) -> str:
         [
             f"{numbers['recipe']}, {numbers['precision']}, "
             f"{numbers['updates']} updates after {WARMUP_UPDATES}",
-            ledger.describe_origin(entry),
+            ledger.describe_origin(record),
             f"{numbers['threads']} threads, load {load['before']} before, {load['after']} after",
             "",
             f"{'':12}{'ms':>10}{'share':>9}",

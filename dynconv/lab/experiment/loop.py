@@ -46,13 +46,13 @@ def run_experiment(
     for row, texts in foreign.items():
         say(f"{row}: without {' '.join(texts)}, because its model has no such entry")
     command = ledger.command_line("experiment", name, *overrides, "--seeds", seeds)
-    entry = ledger.new_entry(read_comment(path), command, {}, seeds=range(1, seeds + 1))
+    record = ledger.new_record(read_comment(path), command, {}, seeds=range(1, seeds + 1))
 
     def write() -> dict:
-        entry["numbers"] = {"experiment": path.stem, **collect_results(experiment, runs)}
-        ledger.write(output, entry)
-        plot_results(entry["numbers"], drawing)
-        return entry
+        record["numbers"] = {"experiment": path.stem, **collect_results(experiment, runs)}
+        ledger.write(output, record)
+        plot_results(record["numbers"], drawing)
+        return record
 
     with folder_lock(folder):
         left = [run for run in runs if not run.finished]

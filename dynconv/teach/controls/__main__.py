@@ -1,4 +1,4 @@
-"""Runs all controls that need no trained run, and records them."""
+"""Runs the controls of all lessons, and records them."""
 
 import torch
 
@@ -16,7 +16,7 @@ from dynconv.teach.controls import (
     softmax,
     warmup,
 )
-from dynconv.teach.controls.control import record
+from dynconv.teach.controls.control import record_control
 
 COMMAND = "python -m dynconv.teach.controls"
 MODULES = (
@@ -39,7 +39,7 @@ def main() -> None:
     torch.set_num_threads(1)  # enough for models as small as these
     for module in MODULES:
         for name, control in module.CONTROLS.items():
-            record(name, control, COMMAND)
+            record_control(name, control, COMMAND)
 
 
 if __name__ == "__main__":

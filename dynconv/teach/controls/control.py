@@ -23,11 +23,11 @@ class Control(NamedTuple):
     """returns the numbers"""
 
 
-def record(name: str, control: Control, command: str) -> None:
+def record_control(name: str, control: Control, command: str) -> None:
     """Run a control, which this command does, and write data/results/NAME.json."""
-    entry = ledger.new_entry(control.what, command, {}, seeds=control.seeds)
-    entry["numbers"] = control.measure()
-    ledger.write(data_dir() / f"results/{name}.json", entry)
+    record = ledger.new_record(control.what, command, {}, seeds=control.seeds)
+    record["numbers"] = control.measure()
+    ledger.write(data_dir() / f"results/{name}.json", record)
 
 
 def run_definitions(lesson: str, *values: str) -> dict[str, Any]:

@@ -100,16 +100,16 @@ def measure_cases(
     clock, rows = gpu_bench.clock, []
     output = ledger.output_path(f"kernels-{ledger.slug(clock.name)}", output)
     what = "CUDA kernels as graphs on a cold L2, beside floors, a copy, attention and PyTorch"
-    entry = ledger.new_entry(what, command, {"rows": rows}, **clock.about())
+    record = ledger.new_record(what, command, {"rows": rows}, **clock.about())
     with torch.no_grad(), torch.cuda.stream(clock.stream):
-        where = f"{ledger.describe_origin(entry)}, load {entry['load']['before']}"
+        where = f"{ledger.describe_origin(record)}, load {record['load']['before']}"
         say("\n".join([*wrap(where, WIDTH), "", *wrap(ABOUT, WIDTH)]))
         for measured in gpu_bench.tables(cases):
             rows += measured
-            ledger.write(output, entry)
+            ledger.write(output, record)
             say(operator_table(measured))
     wrong = sum(row["right"] is False for row in rows)
-    say(f"\n{wrong} wrong; load {entry['load']['after']}; written to {output}")
+    say(f"\n{wrong} wrong; load {record['load']['after']}; written to {output}")
     return wrong
 
 

@@ -1,4 +1,8 @@
-"""Calls the kernels of a case, or lists what they launch."""
+"""Calls the kernels of a case, or lists what they launch.
+
+The same two functions do both, because the functions of the module `launches` have the operators'
+names and arguments: given that module, they launch nothing and return a LaunchPlan.
+"""
 
 from collections.abc import Sequence
 
@@ -10,7 +14,7 @@ from dynconv.lab.bench.cases import SOFTMAX_CONV, Case
 def call_forward(kernels, case: Case, inputs: Sequence, seed=None, dropout: float = 0.0):
     """Call the case's operator and return its output.
 
-    kernels  torch.ops.dynconv, other Kernels, or the module `launches`, which returns a LaunchPlan
+    kernels  torch.ops.dynconv, other Kernels, or the module `launches`
     """
     if case.operator == "talk_conv":
         return kernels.talk(*inputs, case.K // 2, case.K // 2)

@@ -102,8 +102,8 @@ def predict_cases(cases: Sequence[Case], command: str, output: Path | None) -> I
     what = "expected, not measured: floors of the CUDA kernels on an H200, and what they take"
     device = "NVIDIA H200, as assumed"
     versions = {"nvrtc": nvrtc.version()}
-    entry = ledger.new_entry(what, command, numbers, device=device, versions=versions)
-    ledger.write(output, entry)
+    record = ledger.new_record(what, command, numbers, device=device, versions=versions)
+    ledger.write(output, record)
     yield floors_table(rows)
     yield resources_table(kernels)
     yield f"\nwritten to {output}"

@@ -146,13 +146,13 @@ def bench_recall(
         if before.get("command") == command:
             results = before["numbers"]["results"]
     what = "Accuracy of small language models in multi-query associative recall"
-    entry = ledger.new_entry(what, command, {"results": results}, seeds=range(1, seeds + 1))
+    record = ledger.new_record(what, command, {"results": results}, seeds=range(1, seeds + 1))
     known = {(result["stack"], result["pairs"]) for result in results}
     for stack in stacks:
         for count in pairs:
             if (stack, count) not in known:
                 results.append(measure_recall(stack, count, rates, updates, seeds, keys))
-                ledger.write(output, entry)
+                ledger.write(output, record)
                 say(format_result(results[-1]))
     say(f"written to {output}")
 

@@ -1,4 +1,4 @@
-// Kernels whose accesses to memory tests/kernels/test_trace.py records in the simulator.
+// Kernels whose accesses to memory tests/lab/test_trace.py records in the simulator.
 template <typename T>
 __global__ void copy(const T* x, T* y, int n, int step) {
     const int i = (blockIdx.x * blockDim.x + threadIdx.x) * step;

@@ -1,7 +1,7 @@
 """Trains retention with heads that fade as usual, and with heads that fade faster, for lesson 34.
 
-`python -m dynconv.teach.controls.fast_fading FOLDER` trains both in FOLDER, or continues there, and
-writes data/results/fast-fading.json.
+`python -m dynconv.teach.measurements.fast_fading FOLDER` trains both in FOLDER, or continues there,
+and writes data/results/fast-fading.json.
 """
 
 import argparse
@@ -17,12 +17,12 @@ from dynconv.config import load_recipe
 from dynconv.dtypes import accumulator_dtype
 from dynconv.layers import Retention
 from dynconv.teach.checkout import run_tool
-from dynconv.teach.controls.control import Control, record
+from dynconv.teach.controls.control import Control, record_control
 from dynconv.train import load_model, train
 
 RECIPE = "help-de-en-retention"
 OVERRIDES = ["train.precision=bfloat16", "train.seed=1", "train.updates=525"]
-COMMAND = "python -m dynconv.teach.controls.fast_fading runs/fading"
+COMMAND = "python -m dynconv.teach.measurements.fast_fading runs/fading"
 WHAT = f"""BLEU on the test split (beam 5) of two translators, each after `dynconv train \
 {RECIPE} {" ".join(OVERRIDES)}`: with retention as it is, whose head h keeps 1 - 2^(-5 - h) of its \
 state at each position, and with 1 - 2^(-1 - h) instead"""
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where both translators are trained")
     folder = parser.parse_args().folder
     torch.set_num_threads(1)
-    record("fast-fading", Control(WHAT, [1], partial(measure_fading, folder)), COMMAND)
+    record_control("fast-fading", Control(WHAT, [1], partial(measure_fading, folder)), COMMAND)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Right and wrong answers to the exercise of the opening lesson."""
+"""Right and wrong answers to the exercise on mixing matrices."""
 
 import torch
 

@@ -1,4 +1,4 @@
-// Kernels with a fault each; tests/kernels/test_simulate.py knows their line numbers.
+// Kernels with a fault each; tests/lab/test_simulate.py knows their line numbers.
 __global__ void no_barrier(float* y, int n) {
     __shared__ float tile[64];
     tile[threadIdx.x] = threadIdx.x;

@@ -8,7 +8,7 @@ from statistics import NormalDist
 import numpy as np
 import torch
 
-from dynconv.teach.check.beyond import Seeds
+from dynconv.teach.check.beyond_translation import Seeds
 
 
 def head_of(hidden, words, classes):

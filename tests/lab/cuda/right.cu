@@ -1,4 +1,4 @@
-// Kernels that give right answers: tests/kernels/test_simulate.py runs them in the simulator.
+// Kernels that give right answers: tests/lab/test_simulate.py runs them in the simulator.
 __device__ __forceinline__ float twice(float x) { return 2.f * x; }
 template <typename T>
 __global__ void saxpy(float a, const T* __restrict__ x, T* __restrict__ y, int n) {

@@ -1,4 +1,4 @@
-"""Checks the exercises on what came after: states that carry the past."""
+"""Checks the exercises on states that carry the past."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple

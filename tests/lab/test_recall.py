@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dynconv import cli
-from dynconv.lab.bench import recall
+from dynconv.lab import recall
 
 COMMAND = ["bench", "recall", "--lr", "3e-3", "--seeds", "2", "--updates", "1"]
 

@@ -1,4 +1,4 @@
-"""Right and wrong answers to the exercises on what came after."""
+"""Right and wrong answers to the exercises on states that carry the past."""
 
 import torch
 
