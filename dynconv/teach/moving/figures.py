@@ -75,6 +75,9 @@ class PairMerges(InteractiveFigure):
     first: int
     text: str  # the text at first
 
+    def __repr__(self) -> str:  # short, because thousands of merges would fill a page
+        return f"PairMerges({len(self.merges):,} merges, text={self.text!r})"
+
 
 @dataclass(repr=False)
 class KernelSoftmax(InteractiveFigure):
