@@ -4,6 +4,7 @@ import pytest
 
 from dynconv.lab import ledger
 from dynconv.lab.simulate import nvdisasm, nvrtc
+from dynconv.teach.checkout import require_checkout
 from dynconv.teach.machine_code import KERNELS, hash_source, measure, source_of, strings_of
 
 RECORD = ledger.read("machine-code")
@@ -41,3 +42,27 @@ def test_the_record_has_no_other_kernels():
 @pytest.mark.parametrize(("lesson", "kernel"), PAIRS)
 def test_the_record_is_what_nvrtc_makes(lesson, kernel):
     assert measure(lesson, kernel) == RECORD["numbers"][kernel]
+
+
+def test_the_floors_that_lesson_20_compares():
+    text = (require_checkout() / "lessons/20_dynamicconv_kernels.md").read_text(encoding="utf-8")
+    assumed = ledger.read("kernels-predicted")["numbers"]["assumed"]
+    numbers, weights = 10 * 1000 * 1024, 10 * 1000 * 16 * 31
+    copy = 8 * numbers / assumed["copy_bytes_per_s"]  # seconds
+    one = 4 * weights / (8 * numbers)  # a number per weight, in copies
+    warps, issued = weights / (8 * 31), 4 * assumed["multiprocessors"] * assumed["clock_hz"]
+    names = "dynamic_tile", "dynamic_dry", "dynamic_fused"
+    executed = [RECORD["numbers"][name]["executed"] for name in names]
+    tile, dry, fused = [warps * count / issued / copy for count in executed]
+    assert executed == [1422, 1332, 1332 + 276]
+    assert f"{tile:.2f} copies. For softmax" in text
+    for row, inference, training in (
+        ("separate operators, all bytes from DRAM", tile + 2 * one, tile + 4.25 * one),
+        ("the same, if L2 keeps logits, $p$ and weights", tile + one, tile + 2.25 * one),
+        ("our kernel", dry, fused),
+    ):
+        assert f"| {row} | {inference:.2f} | {training:.2f} |" in text
+    assert f"2.5 µs, or {assumed['launch_s'] / copy:.2f} copies" in text
+    assert f"could take them {1 + one:.2f} copies" in text
+    turn, softmax = (RECORD["numbers"][name]["instructions"] for name in (names[1], "softmax_four"))
+    assert (38 * turn / 4, softmax) == (845.5, 223)
