@@ -34,7 +34,8 @@ def train(
     """Train by a recipe in a run directory, from its newest intact checkpoint if it has one.
 
     Under torchrun this process is one of several, which share the work. On a CPU, this
-    process from now on keeps freed memory for its next use (`dynconv.cpu_memory`).
+    process from now on keeps freed memory for its next use (`dynconv.cpu_memory`), as the command
+    line does for all of its commands, on any device.
 
     run       the run directory
     watch     measures where time is spent
