@@ -1,4 +1,4 @@
-"""`dynconv data prepare`: builds the text of a corpus, and encodes it."""
+"""Builds the text of a corpus, and encodes it, for `dynconv data prepare`."""
 
 import os
 from collections.abc import Sequence
