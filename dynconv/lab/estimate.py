@@ -128,7 +128,7 @@ class BatchCost:
 
     @cached_property
     def bytes(self) -> int:
-        """Return the peak of memory, beyond weights and their gradients."""
+        """The peak of memory, beyond weights and their gradients."""
         with fake_batch(self.recipe, self.shape) as (loss, live):
             before = live.peak = live.held
             loss().backward()
@@ -136,7 +136,7 @@ class BatchCost:
 
     @cached_property
     def flops(self) -> int:
-        """Return the FLOPs of the matrix products."""
+        """The FLOPs of the matrix products."""
         # A pass of its own, because the counter keeps alive what blocks compute a second time.
         counter = FlopCounterMode(display=False, custom_mapping=ATTENTION_FLOPS)
         with fake_batch(self.recipe, self.shape) as (loss, _), counter:
