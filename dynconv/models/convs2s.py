@@ -17,7 +17,7 @@ from dynconv.layers.convs2s import (
 )
 from dynconv.layers.history import History
 from dynconv.models.activation_checkpointing import Recomputable
-from dynconv.models.decoder import DecoderState
+from dynconv.models.decoder_state import DecoderState
 from dynconv.models.translator import AttentiveTranslator
 
 if TYPE_CHECKING:

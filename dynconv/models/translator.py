@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from dynconv.models.decoder import DecoderState
+from dynconv.models.decoder_state import DecoderState
 
 
 class Translator(nn.Module, ABC):
