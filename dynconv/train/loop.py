@@ -13,8 +13,9 @@ from dynconv.train.data import iter_updates, prefetch
 from dynconv.train.distributed import join_processes
 from dynconv.train.log import Log, open_log
 from dynconv.train.not_finite import raise_not_finite
+from dynconv.train.restoring import load_averaged_weights
 from dynconv.train.run_directory import folder_lock
-from dynconv.train.saving import CheckpointSaver, load_averaged_weights, save_average
+from dynconv.train.saving import CheckpointSaver, save_average
 from dynconv.train.session import Session
 from dynconv.train.setup import open_session
 from dynconv.train.signals import catch_signals
