@@ -209,7 +209,7 @@ def recipe_file(recipe, tmp_path) -> Path:
 @pytest.fixture
 def started_runs(monkeypatch) -> list[str]:
     """The runs that training has been called for, in order."""
-    from dynconv.lab import sweep
+    from dynconv.lab import many_runs
     from dynconv.train import train
 
     calls = []
@@ -218,7 +218,7 @@ def started_runs(monkeypatch) -> list[str]:
         calls.append(directory.name)
         return train(recipe, directory, watch, **more)
 
-    monkeypatch.setattr(sweep, "train", counting)
+    monkeypatch.setattr(many_runs, "train", counting)
     return calls
 
 

@@ -11,9 +11,9 @@ from importlib import import_module
 from signal import SIGINT, Signals
 
 from dynconv import __version__
-from dynconv.cli.arguments import Parser, join_negative, refuse_repeated, unknown_arguments
 from dynconv.cli.interrupt import end_quietly_during_imports
 from dynconv.cli.missing_package import explain_missing
+from dynconv.cli.parser import Parser, join_negative, refuse_repeated, unknown_arguments
 from dynconv.cli.stdout import discard_stdout, prepare_stdout
 from dynconv.cpu_memory import keep_cpu_memory
 from dynconv.errors import UserError, memory_error, shorten, warn

@@ -100,6 +100,6 @@ def add_prepare(commands) -> None:
 
 def run_prepare(options) -> None:
     """Encode a corpus once into files that training maps into memory."""
-    from dynconv.cli.prepare import prepare_corpus
+    from dynconv.text.prepare import prepare_corpus
 
     say(prepare_corpus(**keywords_of(options), say=say))

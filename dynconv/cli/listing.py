@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dynconv.config import Recipe, load_recipe, recipe_names, require_recipe
 from dynconv.config.load import load_experiments, read_comment
 from dynconv.table import align
+from dynconv.text.corpus import PREPARED
 
 WIDTH = 140
 """maximum number of characters of a line"""
@@ -22,7 +23,7 @@ def list_recipes() -> str:
     groups: dict[str, list[tuple[str, ...]]] = {}
     for name in recipe_names():
         recipe = load_recipe(name)
-        corpus = recipe.data.corpus.removeprefix("prepared/")
+        corpus = recipe.data.corpus.removeprefix(f"{PREPARED}/")
         group = corpus + (LAPTOP if corpus == recipe.data.corpus else "")
         groups.setdefault(group, []).extend(recipe_rows(name, recipe))
     blocks = sorted(groups.items(), key=lambda block: (block[0].endswith(LAPTOP), block[0]))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynconv.cli.arguments import refuse_repeated
+from dynconv.cli.parser import refuse_repeated
 
 if TYPE_CHECKING:
     from dynconv.train import TrainedModel

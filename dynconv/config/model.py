@@ -31,7 +31,7 @@ class ModelConfigBase(ABC):
     recipe_defaults: ClassVar[dict[str, Any]] = {}
     """what a recipe of this model says where it states nothing else"""
     shows_attention: ClassVar[bool] = False
-    """whether decoding can tell which source token an output attends to most"""
+    """whether the model is an AttentiveTranslator, which tells what each output attends to"""
 
     @property
     def vocab_sizes(self) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from dynconv.choices import Precision, VocabularyKind
-from dynconv.config.model import AnyModelConfig, Seq2SeqConfig
+from dynconv.config.model import MODEL_CONFIGS, AnyModelConfig, Seq2SeqConfig
 from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.config.schedules import SCHEDULES
 from dynconv.errors import quoted
@@ -250,9 +250,11 @@ class Recipe:
             )
         words = self.data.vocabulary == "words"
         if self.decode.replace_unknown and not (self.model.shows_attention and words):
+            able = [name for name, each in MODEL_CONFIGS.items() if each.shows_attention]
             raise ValueError(
-                "decode.replace_unknown true needs the attention of model.architecture convs2s, "
-                "and data.vocabulary words: choose both, or set decode.replace_unknown to false"
+                "decode.replace_unknown true needs the attention of model.architecture "
+                f"{' or '.join(able)}, and data.vocabulary words: choose both, or set "
+                "decode.replace_unknown to false"
             )
 
     def _check_lengths(self) -> None:

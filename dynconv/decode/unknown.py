@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dynconv.errors import UserError
-from dynconv.models import ConvS2S, Translator
+from dynconv.models.translator import AttentiveTranslator, Translator
 from dynconv.text import Vocabularies, Vocabulary, pad_sequences, read_lines
 
 
@@ -56,7 +56,7 @@ class UnknownReplacer(NamedTuple):
     `make_unknown_replacer` makes one.
     """
 
-    model: ConvS2S
+    model: AttentiveTranslator
     target: Vocabulary
     source_words: list[list[str]]
     """the words of each source line, one per id"""
@@ -91,10 +91,10 @@ def make_unknown_replacer(
 
     Raises UserError where <unk> cannot be replaced.
     """
-    if not isinstance(model, ConvS2S):
+    if not isinstance(model, AttentiveTranslator):
         raise UserError(
-            f"decode.replace_unknown: {type(model).__name__} does not give its attention, only "
-            "ConvS2S does; set it to false"
+            f"decode.replace_unknown: {type(model).__name__} does not give its attention; set it "
+            "to false"
         )
     # A blank line, also one of tabs, has no words, as for `Vocabulary.encode`.
     words = [[w for w in line.split(" ") if w] if line.strip() else [] for line in lines]
@@ -106,7 +106,7 @@ def make_unknown_replacer(
 
 @torch.inference_mode()
 def source_attention(
-    model: ConvS2S, source: Tensor, pad_mask: Tensor, outputs: list[list[int]]
+    model: AttentiveTranslator, source: Tensor, pad_mask: Tensor, outputs: list[list[int]]
 ) -> Tensor:
     """Return the attention (B, T, S) with which each output token and <eos> was predicted."""
     prefix, _ = pad_sequences(outputs, eos_before=True)

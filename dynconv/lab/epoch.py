@@ -27,7 +27,7 @@ class EpochSize(NamedTuple):
     """whether the count is exact: False if only the first of several pools was counted"""
 
 
-def measure_corpus(recipe: Recipe) -> EpochSize | None:
+def measure_epoch(recipe: Recipe) -> EpochSize | None:
     """Return the size of an epoch of the recipe's corpus, or None if its text is not here.
 
     A text that is here but not encoded is encoded in a temporary directory.

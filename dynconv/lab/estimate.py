@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dynconv.config import Recipe
 from dynconv.config.optimizers import OPTIMIZERS
-from dynconv.lab.epoch import measure_corpus
+from dynconv.lab.epoch import measure_epoch
 from dynconv.lab.gpu_memory import ATTENTION_FLOPS, AllocationTracker, gpu_memory
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
@@ -45,7 +45,7 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
     Raises UserError when the corpus is here but cannot be used.
     """
     config = recipe.train
-    epoch = measure_corpus(recipe)
+    epoch = measure_epoch(recipe)
     if epoch:
         lengths = epoch.mean_length, epoch.longest
     else:
@@ -128,7 +128,7 @@ class BatchCost:
 
     @cached_property
     def bytes(self) -> int:
-        """Return the peak of memory, beyond weights and their gradients."""
+        """The peak of memory, beyond weights and their gradients."""
         with fake_batch(self.recipe, self.shape) as (loss, live):
             before = live.peak = live.held
             loss().backward()
@@ -136,7 +136,7 @@ class BatchCost:
 
     @cached_property
     def flops(self) -> int:
-        """Return the FLOPs of the matrix products."""
+        """The FLOPs of the matrix products."""
         # A pass of its own, because the counter keeps alive what blocks compute a second time.
         counter = FlopCounterMode(display=False, custom_mapping=ATTENTION_FLOPS)
         with fake_batch(self.recipe, self.shape) as (loss, _), counter:

@@ -26,6 +26,7 @@ from dynconv.config.unused import find_unused
 from dynconv.errors import UserError
 from dynconv.files import path_inside, read_json, replace_text
 from dynconv.lab import ledger
+from dynconv.lab.many_runs import try_training
 from dynconv.lab.search_space import (
     SearchSpace,
     check_corners,
@@ -33,7 +34,6 @@ from dynconv.lab.search_space import (
     load_space,
     train_for,
 )
-from dynconv.lab.sweep import try_training
 from dynconv.schema import Number, PositiveInt, validated_content
 from dynconv.tasks import Validation
 from dynconv.train import load_model

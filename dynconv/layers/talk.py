@@ -1,6 +1,5 @@
 """The layer of TaLK (Lioutas and Guo 2020, section 3)."""
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -8,6 +7,7 @@ from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.history import History
 from dynconv.layers.projection import ProjectedMixer, xavier_linear
+from dynconv.ops.talk import causal_talk_weights
 from dynconv.value_checks import check_heads, check_reach
 
 
@@ -54,11 +54,8 @@ class TaLKConv(ProjectedMixer):
         return self._scaled(y)
 
     def _mix_step(self, x: Tensor, history: History) -> Tensor:
-        # Windows may reach past the start of the sentence, where the history contains zeros.
-        behind = torch.arange(self.max_left, -1, -1, device=x.device)
-        reach = self._offsets(x).unsqueeze(-1) * self.max_left  # (N, n, H, 1)
-        share = (1 - behind + reach).clamp(0, 1) / (self.max_left + 1)  # (N, n, H, max_left + 1)
-        return self._scaled(history.convolve(share.to(x.dtype)))
+        weights = causal_talk_weights(self._offsets(x), self.max_left)
+        return self._scaled(history.convolve(weights.to(x.dtype)))
 
     def _scaled(self, y: Tensor) -> Tensor:
         return y if self.divide_by_max_length else y * (self.max_left + self.max_right + 1)

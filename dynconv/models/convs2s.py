@@ -17,8 +17,8 @@ from dynconv.layers.convs2s import (
 )
 from dynconv.layers.history import History
 from dynconv.models.activation_checkpointing import Recomputable
-from dynconv.models.decoder import DecoderState
-from dynconv.models.translator import Translator
+from dynconv.models.decoder_state import DecoderState
+from dynconv.models.translator import AttentiveTranslator
 
 if TYPE_CHECKING:
     from dynconv.config import ConvS2SConfig, ConvStackConfig
@@ -159,7 +159,7 @@ class ConvStack(nn.Module):
         return StackOutput(self.out_proj(outputs[-1]), attention, next_states)
 
 
-class ConvS2S(Translator):
+class ConvS2S(AttentiveTranslator):
     """Encodes and decodes with stacks of gated convolutions; each layer of the decoder can attend.
 
     Positions are learned up to `max_positions`; more tokens raise UserError.

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveLogSoftmax
 from dynconv.models.blocks import build_blocks
-from dynconv.models.decoder import DecoderState, step_blocks
+from dynconv.models.decoder_state import DecoderState, step_blocks
 from dynconv.models.embedding import LinearLogSoftmax, embed_tokens, token_embedding
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dynconv.layers.attention import KVCache
 from dynconv.models.blocks import build_blocks
-from dynconv.models.decoder import DecoderState, step_blocks
+from dynconv.models.decoder_state import DecoderState, step_blocks
 from dynconv.models.embedding import embed_tokens, token_embedding
 from dynconv.models.translator import Translator
 

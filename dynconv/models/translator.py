@@ -1,11 +1,11 @@
-"""The base class of the models that translate."""
+"""The base classes of the models that translate."""
 
 from abc import ABC, abstractmethod
 from typing import Any
 
 from torch import Tensor, nn
 
-from dynconv.models.decoder import DecoderState
+from dynconv.models.decoder_state import DecoderState
 
 
 class Translator(nn.Module, ABC):
@@ -47,3 +47,14 @@ class Translator(nn.Module, ABC):
     ) -> Tensor:
         """Return logits (B, T, V) of the token that follows each token of `prefix`."""
         return self.output(self.hidden_states(prefix, self.encode(source, source_pad_mask)))
+
+
+class AttentiveTranslator(Translator):
+    """A translator that can tell which source tokens it attends to.
+
+    The configuration of each such model states `shows_attention`.
+    """
+
+    @abstractmethod
+    def attention(self, prefix: Tensor, memory: Any) -> Tensor:
+        """Return attention (B, T, S) of prefix (B, T) to the source."""

@@ -1,4 +1,4 @@
-"""Operators, each in a file that begins with its equation and its oracle, a loop."""
+"""Operators, each in a file that begins with its equation and its oracle, a loop; and helpers."""
 
 # No file of this folder is named after its function (`retnet.py` has `retention`): the function
 # would hide the module, from which tests and lessons import the implementations.

@@ -150,6 +150,18 @@ def window_weights(
         yield t, s, torch.minimum(inside_left, inside_right).clamp_(0, 1)
 
 
+def causal_talk_weights(left: Tensor, max_left: int) -> Tensor:
+    """Return the weights (B, T, H, max_left + 1) of each position's last tokens, the oldest first.
+
+    left  the offsets (B, T, H) of causal windows, whose right edge is the position itself
+
+    Windows may reach past the start of the sentence, so the tokens there must be zeros.
+    """
+    behind = torch.arange(max_left, -1, -1, device=left.device)
+    distance = left.unsqueeze(-1) * max_left  # (B, T, H, 1)
+    return (1 - behind + distance).clamp(0, 1) / (max_left + 1)
+
+
 class TalkBlocked(torch.autograd.Function):
     """Multiplies the weights of a block of positions by the tokens within their reach."""
 

@@ -8,6 +8,9 @@ from dynconv.paths import data_dir
 from dynconv.text.lines import OPENERS, read_lines, stream_parallel
 from dynconv.text.manifest import read_manifest
 
+PREPARED = "prepared"
+"""the folder, in the working directory, for the corpora that `dynconv data prepare` makes"""
+
 
 class NotPreparedError(UserError):
     """Reports a corpus of the manifest that `dynconv data` can fetch and prepare."""
@@ -39,10 +42,10 @@ def corpus_dir(corpus: str) -> Path:
     if any(f"{Path(corpus).name}-".startswith(f"{name}-") for name in others):
         raise NotPreparedError(
             f"no directory {corpus}; dynconv data fetch and dynconv data prepare make "
-            f"prepared/{Path(corpus).name}; the comment at the head of the recipe, or of its base, "
-            "says how"
+            f"{PREPARED}/{Path(corpus).name}; the comment at the head of the recipe, or of its "
+            "base, says how"
         )
-    hint = did_you_mean(corpus, [*shipped, *(f"prepared/{name}" for name in others)])
+    hint = did_you_mean(corpus, [*shipped, *(f"{PREPARED}/{name}" for name in others)])
     hint = hint or f"the shipped corpora are {', '.join(shipped)}"
     tried = Path(corpus).absolute()
     raise UserError(f"no corpus {quoted(corpus)}: not shipped, and no directory {tried}; {hint}")

@@ -78,7 +78,7 @@ class CorpusEntry:
 
     @property
     def shipped(self) -> bool:
-        """Whether its text comes with dynconv, so that nothing is fetched or built."""
+        """Whether its text comes with dynconv, in `data/NAME/SPLIT.SUFFIX.xz`, ready to use."""
         return not self.build
 
     @property

@@ -180,6 +180,8 @@ def require_kind(name: str) -> TokenizerKind:
     return KINDS[name]
 
 
-def recognize_kind(has_unknown: bool, has_merges: bool) -> TokenizerKind:
-    """Recognise a kind by whether its tokenizer has <unk> and whether it merges pairs."""
-    return KINDS["bytes" if not has_unknown else "bpe" if has_merges else "words"]
+def recognize_kind(tree: dict[str, Any]) -> TokenizerKind:
+    """Recognise a kind by the JSON of its tokenizer: has it <unk>, and does it merge pairs?"""
+    if tree["model"].get("unk_token") is None:
+        return KINDS["bytes"]
+    return KINDS["bpe" if "merges" in tree["model"] else "words"]

@@ -6,11 +6,11 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dynconv.choices import VocabularyKind
 from dynconv.errors import UserError, shorten
-from dynconv.text.tokenizer_kinds import SPECIALS, recognize_kind, require_kind
+from dynconv.text.tokenizer_kinds import SPECIALS, TokenizerKind, recognize_kind, require_kind
 from dynconv.value_checks import check_lines, is_unicode
 
 PAD, EOS, UNK = 0, 1, 2
@@ -19,11 +19,10 @@ PAD, EOS, UNK = 0, 1, 2
 class Vocabulary:
     """The vocabulary of one language, or of two together."""
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer: Any, kind: TokenizerKind):
         tokenizer.encode_special_tokens = True  # "<eos>" in a text is text
         self._tokenizer = tokenizer
-        has_merges = hasattr(tokenizer.model, "end_of_word_suffix")
-        self._kind = recognize_kind(self.unknown_id is not None, has_merges)
+        self._kind = kind
 
     @classmethod
     def learn(
@@ -40,7 +39,7 @@ class Vocabulary:
                 f"vocab_size {vocab_size} is below {smallest}, "
                 f"the minimum for {chosen.smallest_in_words}: raise it"
             )
-        vocabulary = cls(chosen.learn(lines, vocab_size))
+        vocabulary = cls(chosen.learn(lines, vocab_size), chosen)
         if (size := len(vocabulary)) != vocab_size:
             problem = "the text yields" if size < vocab_size else "the text's characters alone are"
             raise UserError(
@@ -58,7 +57,7 @@ class Vocabulary:
 
     @property
     def kind(self) -> VocabularyKind:
-        """The name of its kind, recognised from its tokenizer."""
+        """The name of its kind."""
         return self._kind.name
 
     @property
@@ -113,9 +112,11 @@ class Vocabularies(NamedTuple):
             tree = json.loads(path.read_text(encoding="utf-8"))
             joint = tree.keys() != {"source", "target"}
             trees = [tree] if joint else [tree["source"], tree["target"]]
-            for each in trees:
-                check_tree(each)
-            sides = [Vocabulary(Tokenizer.from_str(json.dumps(tree))) for tree in trees]
+            kinds = [recognize_kind(each) for each in trees]
+            for each, kind in zip(trees, kinds, strict=True):
+                check_tree(each, kind)
+            tokenizers = [Tokenizer.from_str(json.dumps(each)) for each in trees]
+            sides = [*map(Vocabulary, tokenizers, kinds)]
         except Exception as error:  # tokenizers raises a bare Exception
             raise UserError(f"{path}: not a readable vocabulary ({error})") from error
         return cls(sides[0], sides[-1])
@@ -132,13 +133,12 @@ class Vocabularies(NamedTuple):
         path.write_text(text, encoding="utf-8")
 
 
-def check_tree(tree: dict) -> None:
-    """Raise ValueError for types or settings that `save` does not write.
+def check_tree(tree: dict, kind: TokenizerKind) -> None:
+    """Raise ValueError for types or settings that `save` does not write for this kind.
 
     `tokenizers` accepts many of them, and aborts, hangs or pads when it encodes a line.
     """
     model, types = tree["model"], tree["model"]["vocab"]
-    kind = recognize_kind(model.get("unk_token") is not None, "merges" in model)
     ours = json.loads(kind.empty().to_str())
     for theirs, settings in ((tree, ours), (model, ours["model"])):
         for key in settings.keys() & theirs.keys() - {"added_tokens", "model", "vocab", "merges"}:

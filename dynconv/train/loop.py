@@ -13,8 +13,9 @@ from dynconv.train.data import iter_updates, prefetch
 from dynconv.train.distributed import join_processes
 from dynconv.train.log import Log, open_log
 from dynconv.train.not_finite import raise_not_finite
+from dynconv.train.restoring import load_averaged_weights
 from dynconv.train.run_directory import folder_lock
-from dynconv.train.saving import CheckpointSaver, load_averaged_weights, save_average
+from dynconv.train.saving import CheckpointSaver, save_average
 from dynconv.train.session import Session
 from dynconv.train.setup import open_session
 from dynconv.train.signals import catch_signals
@@ -34,7 +35,8 @@ def train(
     """Train by a recipe in a run directory, from its newest intact checkpoint if it has one.
 
     Under torchrun this process is one of several, which share the work. On a CPU, this
-    process from now on keeps freed memory for its next use (`dynconv.cpu_memory`).
+    process from now on keeps freed memory for its next use (`dynconv.cpu_memory`), as the command
+    line does for all of its commands, on any device.
 
     run       the run directory
     watch     measures where time is spent

@@ -13,7 +13,7 @@ from dynconv.tasks import Validation
 from dynconv.text.prepared import TOKENS, VOCABULARY
 from dynconv.train.checkpoint import AVERAGE
 from dynconv.train.session import Session
-from dynconv.train.weights import average_weights, load_weights, named_weights
+from dynconv.train.weights import named_weights
 
 
 class CheckpointSaver:
@@ -90,18 +90,6 @@ def copy_state(state: Any, earlier: Any = None) -> Any:
         earlier = earlier or {}
         return {key: copy_state(each, earlier.get(key)) for key, each in state.items()}
     return state
-
-
-def load_averaged_weights(session: Session) -> int:
-    """Load the mean weights of the last `train.average_checkpoints` that were validated.
-
-    Returns how many there were.
-    """
-    count, checkpoints = session.recipe.train.average_checkpoints, session.checkpoints
-    newest = session.world.on_rank_zero(lambda: checkpoints.list_validated()[-count:])
-    mean = average_weights(checkpoint.read_weights() for checkpoint in newest)
-    load_weights(session.model, mean, checkpoints.directory)
-    return len(newest)
 
 
 def save_average(session: Session, validation: Validation) -> None:

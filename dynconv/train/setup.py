@@ -4,9 +4,11 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from torch import nn
 
-from dynconv.config import Recipe
+from dynconv.config import Recipe, TrainConfig
 from dynconv.config.load import list_differences
+from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.decode.unknown import read_dictionary
 from dynconv.errors import UserError
 from dynconv.files import claim
@@ -22,7 +24,7 @@ from dynconv.train.run_corpus import open_corpus, prepare_run_corpus
 from dynconv.train.run_directory import is_run, match_recorded_recipe, record_start
 from dynconv.train.session import Session
 from dynconv.train.stopwatch import Stopwatch
-from dynconv.train.update import BatchLoss, make_optimizer
+from dynconv.train.update import BatchLoss
 
 
 def open_session(
@@ -99,3 +101,14 @@ def check_positions(validation_split: EncodedSplit, max_positions: int | None) -
             f"split valid has a line of {longest} tokens, <eos> included, and model.max_positions "
             f"is {max_positions}: raise it, or shorten the line"
         )
+
+
+def make_optimizer(
+    model: nn.Module, config: TrainConfig, device: torch.device
+) -> tuple[torch.optim.Optimizer, torch.amp.GradScaler]:
+    """Return the optimizer and the gradient scaler in their initial state."""
+    chosen = OPTIMIZERS[config.optimizer]
+    names = ("lr", "weight_decay", *chosen.options)
+    options = chosen.constants | {name: getattr(config, name) for name in names}
+    optimizer = getattr(torch.optim, chosen.class_name)(model.parameters(), **options)
+    return optimizer, torch.amp.GradScaler(device.type, enabled=config.precision == "float16")

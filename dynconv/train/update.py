@@ -12,8 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from dynconv.config import TrainConfig
-from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.config.schedules import learning_rate
 from dynconv.tasks import Task
 from dynconv.text import Batch
@@ -142,17 +140,6 @@ def accumulate_gradients(
             watch.lap("backward")
         losses.append(loss.detach())
     return losses
-
-
-def make_optimizer(
-    model: nn.Module, config: TrainConfig, device: torch.device
-) -> tuple[torch.optim.Optimizer, torch.amp.GradScaler]:
-    """Return the optimizer and the gradient scaler in their initial state."""
-    chosen = OPTIMIZERS[config.optimizer]
-    names = ("lr", "weight_decay", *chosen.options)
-    options = chosen.constants | {name: getattr(config, name) for name in names}
-    optimizer = getattr(torch.optim, chosen.class_name)(model.parameters(), **options)
-    return optimizer, torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
 
 
 def smaller_scale_may_help(loss: float, scaler: torch.amp.GradScaler) -> bool:

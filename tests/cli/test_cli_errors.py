@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dynconv import cli
-from dynconv.cli.arguments import refuse_repeated
+from dynconv.cli.parser import refuse_repeated
 from dynconv.config import (
     DataConfig,
     LanguageModelConfig,

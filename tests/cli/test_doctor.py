@@ -201,7 +201,7 @@ class TestWithACompiler:
         own = f"{cpu.PYTORCH}/lib/libgomp.so.1"
         maps = "".join(f"7f00-7fff r-xp 0 08:01 5  {path}\n" for path in (other, own, "/b/libc.so"))
         monkeypatch.setattr(cpu.Path, "read_text", lambda path, **options: maps)
-        assert cpu.find_openmp() == [own]
+        assert cpu.openmp_arguments() == [own]
 
     def test_a_library_is_tried_with_numbers_while_tensors_are_fake(self):
         """As in `dynconv estimate`, which may be the first command on a machine."""
@@ -308,7 +308,7 @@ class TestWithACompiler:
         assert look() == count + 1
         monkeypatch.setattr(cpu, "require_compiler", lambda: ["/usr/bin/another"])
         assert look() == count + 2
-        monkeypatch.setattr(cpu, "find_openmp", lambda: ["/a/libgomp.so.1"])
+        monkeypatch.setattr(cpu, "openmp_arguments", lambda: ["/a/libgomp.so.1"])
         assert look() == count + 3
 
     def test_two_processes_may_build_at_once(self, tmp_path):

@@ -12,7 +12,7 @@ from dynconv.decode import beam_search, greedy
 from dynconv.decode.search import max_lengths
 from dynconv.decode.stepper import IncrementalStepper, RecomputingStepper
 from dynconv.models import Translator
-from dynconv.models.decoder import DecoderState
+from dynconv.models.decoder_state import DecoderState
 from dynconv.models.mixers import MIXERS
 from dynconv.text import EOS, PAD, pad_sequences
 

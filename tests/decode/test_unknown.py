@@ -8,10 +8,13 @@ import pytest
 import torch
 
 from dynconv.config import ConvS2SConfig, ConvStackConfig, DecodeConfig, Seq2SeqConfig, StackConfig
+from dynconv.config.model import MODEL_CONFIGS
 from dynconv.decode import beam_search, translate
 from dynconv.decode.unknown import read_dictionary, replace_unknown
 from dynconv.errors import UserError
 from dynconv.models import build
+from dynconv.models.assemble import MODEL_CLASSES
+from dynconv.models.translator import AttentiveTranslator
 from dynconv.text import EOS, UNK, Vocabularies, Vocabulary, pad_sequences
 from dynconv.train import train
 
@@ -116,6 +119,42 @@ def test_translate_replaces_unknown_words(model, vocabularies, tmp_path):
     assert len({*replaced}) > 1
     without = translate(model, vocabularies, lines, DecodeConfig(beam=2, max_tokens=6))
     assert any("<unk>" in text for text in without) and "<unk>" not in " ".join(output)
+
+
+class Wrapped(AttentiveTranslator):
+    """A further architecture that shows its attention."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def attention(self, prefix, memory):
+        return self.model.attention(prefix, memory)
+
+    def encode(self, source, pad_mask=None):
+        return self.model.encode(source, pad_mask)
+
+    def hidden_states(self, prefix, memory):
+        return self.model.hidden_states(prefix, memory)
+
+    def start(self, memory):
+        return self.model.start(memory)
+
+    def step(self, tokens, memory, state):
+        return self.model.step(tokens, memory, state)
+
+
+def test_any_model_that_shows_its_attention_replaces_words(model, vocabularies):
+    config = DecodeConfig(beam=2, max_tokens=6, replace_unknown=True)
+    lines = ["in Ulm", "um Ulm herum"]
+    expected = translate(model, vocabularies, lines, config)
+    assert translate(Wrapped(model), vocabularies, lines, config) == expected
+
+
+def test_a_recipe_knows_which_models_show_their_attention():
+    shown = [name for name, each in MODEL_CONFIGS.items() if each.shows_attention]
+    able = [name for name, each in MODEL_CLASSES.items() if issubclass(each, AttentiveTranslator)]
+    assert shown == able == ["convs2s"]
 
 
 def test_replacement_needs_attention_and_words(model, vocabularies):

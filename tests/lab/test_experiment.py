@@ -29,7 +29,7 @@ from dynconv.config import (
 )
 from dynconv.config.load import read_comment
 from dynconv.errors import UserError
-from dynconv.lab import ledger, sweep
+from dynconv.lab import ledger, many_runs
 from dynconv.lab.experiment import run, table
 from dynconv.models import build
 from dynconv.score import Perplexity
@@ -133,8 +133,8 @@ def test_more_seeds_train_only_those_on_text_that_is_prepared_once(
     small, started_runs, monkeypatch
 ):
     """Also after a first row with another vocabulary."""
-    prepared, encode_recipe_corpus = [], sweep.encode_recipe_corpus
-    for module in (sweep, run_corpus):
+    prepared, encode_recipe_corpus = [], many_runs.encode_recipe_corpus
+    for module in (many_runs, run_corpus):
         monkeypatch.setattr(
             module,
             "encode_recipe_corpus",
@@ -231,7 +231,7 @@ def test_another_error_in_a_run_that_diverged_is_reported(recipe, tmp_path):
     (tmp_path / "run" / "not-finite-000001-0.json").touch()
     wrong = replace(recipe, data=replace(recipe.data, corpus="nowhere"))
     with pytest.raises(UserError, match="nowhere"):
-        sweep.try_training(wrong, tmp_path / "run")
+        many_runs.try_training(wrong, tmp_path / "run")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from itertools import product
 
 import pytest
 import torch
+import torch.nn.functional as F
 from helpers.operators import operators_with
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from torch import func
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 from dynconv import ops
+from dynconv.ops.talk import causal_talk_weights
 
 F64 = torch.float64
 OPERATORS = operators_with("loop")
@@ -299,6 +301,16 @@ def test_a_second_derivative_is_right_or_refused(name, impl):
             assert remedy in ops.implementations(name)
         else:
             assert gradgradcheck(partial(op, impl), given)
+
+
+def test_the_weights_of_causal_talk_give_the_oracle_s_sums():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 7, 6, dtype=F64, generator=generator)
+    left = torch.rand(2, 7, 3, dtype=F64, generator=generator)
+    weights = causal_talk_weights(left, 4).repeat_interleave(2, dim=2)  # (B, T, C, 5)
+    windows = F.pad(x, (0, 0, 4, 0)).unfold(1, 5, 1)  # (B, T, C, 5)
+    expected = ops.talk_conv(x, left, None, max_left=4, max_right=0, impl="loop")
+    torch.testing.assert_close((weights * windows).sum(-1), expected)
 
 
 @pytest.mark.parametrize("impl", ops.implementations("talk_conv"))

@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dynconv.cli.prepare import prepare_corpus
 from dynconv.errors import UserError
 from dynconv.text import Pairs, encode
 from dynconv.text.corpus import corpus_dir, load_parallel
 from dynconv.text.encode import encode_corpus
 from dynconv.text.lines import stream_parallel
+from dynconv.text.prepare import prepare_corpus
 from dynconv.text.prepared import is_prepared, open_prepared
 from dynconv.text.vocabulary import Vocabularies, Vocabulary
 

@@ -14,7 +14,8 @@ from conftest import ROOT
 from dynconv.choices import VocabularyKind
 from dynconv.errors import UserError
 from dynconv.text import EOS, PAD, UNK, Vocabularies, Vocabulary, load_parallel, read_lines
-from dynconv.text.tokenizer_kinds import BPE, END, KINDS
+from dynconv.text import vocabulary as vocabulary_module
+from dynconv.text.tokenizer_kinds import BPE, END, KINDS, WordLevel, recognize_kind
 
 TRAIN = load_parallel("libreoffice-de-en", "de", "en", "train")
 
@@ -144,6 +145,38 @@ def test_every_kind_that_a_recipe_can_name_is_there():
         assert Vocabulary.learn(WORDS, size, name).kind == name
 
 
+class Characters(WordLevel):
+    """A further kind, made as CONTRIBUTING says; like the words it has <unk> and no merges."""
+
+    name = "characters"
+
+    def empty(self):
+        from tokenizers import Regex, pre_tokenizers
+
+        tokenizer = super().empty()
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+        return tokenizer
+
+    def decode(self, tokenizer, ids):
+        return "".join(tokenizer.id_to_token(i) for i in ids)
+
+
+def test_a_further_kind_is_told_from_the_others(monkeypatch, tmp_path):
+    def recognize(tree):
+        is_split = tree["pre_tokenizer"]["type"] == "Split"
+        return KINDS["characters"] if is_split else recognize_kind(tree)
+
+    monkeypatch.setitem(KINDS, "characters", Characters())
+    monkeypatch.setattr(vocabulary_module, "recognize_kind", recognize)
+    learned, words = Vocabulary.learn(["abc"], 6, "characters"), Vocabulary.learn(WORDS, 7, "words")
+    Vocabularies(learned, words).save(tmp_path / "vocabulary.json")
+    loaded = Vocabularies.load(tmp_path / "vocabulary.json")
+    assert [side.kind for side in loaded] == ["characters", "words"]
+    for vocabulary in (learned, loaded.source):
+        assert vocabulary.kind == "characters"
+        assert vocabulary.decode(vocabulary.encode(["cab"])[0]) == "cab"
+
+
 def test_unknown_kinds_are_named():
     with pytest.raises(UserError, match="vocabulary 'word' is not known"):
         Vocabulary.learn(WORDS, 9, "word")
@@ -157,7 +190,7 @@ def vocabulary_of_codes(codes: Path, lines: list[str]) -> Vocabulary:
     parts = [part for pair in pairs for part in (*pair, "".join(pair))]
     types = dict.fromkeys([*BPE.specials, *singles, *parts])
     numbered = {name: i for i, name in enumerate(types)}
-    return Vocabulary(BPE().empty(vocab=numbered, merges=pairs))
+    return Vocabulary(BPE().empty(vocab=numbered, merges=pairs), BPE())
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])

@@ -19,8 +19,9 @@ from dynconv.train import loop, train
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
 from dynconv.train.distributed import World
+from dynconv.train.setup import make_optimizer
 from dynconv.train.stopwatch import Stopwatch
-from dynconv.train.update import BatchLoss, accumulate_gradients, make_optimizer, make_update
+from dynconv.train.update import BatchLoss, accumulate_gradients, make_update
 
 
 def one_update(pairs: list, sizes: list[int]) -> UpdateBatches:

@@ -92,7 +92,7 @@ def load_library(dtype: torch.dtype) -> ctypes.CDLL:
     try:
         return load_cached(
             dtype_name(dtype),
-            [*sources, *compiler, str(FLAGS), DEFINES[dtype], *find_openmp()],
+            [*sources, *compiler, str(FLAGS), DEFINES[dtype], *openmp_arguments()],
             lambda path: build(compiler, dtype, path),
             lambda reason: NoCKernelsError(f"no C kernels in {reason}"),
             load,
@@ -146,7 +146,7 @@ def build(compiler: list[str], dtype: torch.dtype, path: Path) -> None:
         errors: list[str] = []
         for name, out in zip(SOURCE_FILES, objects, strict=True):
             errors = errors or run_compiler([*compile_, "-c", str(SOURCES / name), "-o", out])
-        threads = find_openmp() if "-fopenmp" in flags else []
+        threads = openmp_arguments() if "-fopenmp" in flags else []
         # One name per attempt: loading a name twice would return the first library.
         linked = path.with_name(f"{''.join(flags)}.so")
         errors = errors or run_compiler(
@@ -170,8 +170,8 @@ def find_fault(path: Path, dtype: torch.dtype) -> list[str]:
         return [] if torch.allclose(y, x / 2, rtol=0.01) else ["what it builds gives wrong answers"]
 
 
-def find_openmp() -> list[str]:
-    """Return the OpenMP library to link: PyTorch's, to share its threads, or the compiler's."""
+def openmp_arguments() -> list[str]:
+    """Return what links OpenMP: PyTorch's library, to share its threads, or the compiler's flag."""
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
 from dynconv.files import path_inside, read_json, replace_text
-from dynconv.lab.sweep import try_training
+from dynconv.lab.many_runs import try_training
 from dynconv.schema import NonNegative, Number, PositiveInt, validated_content
 from dynconv.text.corpus import corpus_dir, require_split
 from dynconv.train import load_model

@@ -1,4 +1,4 @@
-"""`dynconv data prepare`: builds the text of a corpus, and encodes it."""
+"""Builds the text of a corpus, and encodes it, for `dynconv data prepare`."""
 
 import os
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from dynconv.choices import VocabularyKind
 from dynconv.config import DataConfig, Seq2SeqConfig
 from dynconv.errors import UserError
 from dynconv.text.builders.build import unpack_and_build
-from dynconv.text.corpus import corpus_dir
+from dynconv.text.corpus import PREPARED, corpus_dir
 from dynconv.text.encode import encode_corpus
 from dynconv.text.fetch import Say, say_nothing
 from dynconv.text.manifest import corpus_sides, read_manifest
@@ -45,7 +45,7 @@ def prepare_corpus(
     if vocab_size and len(vocab_size) > len(sides):
         sizes = " ".join(map(str, vocab_size))
         raise UserError(f"--vocab-size {sizes}: a language model has one vocabulary: give one size")
-    out = out or Path("prepared") / os.path.basename(os.path.realpath(corpus))
+    out = out or Path(PREPARED) / os.path.basename(os.path.realpath(corpus))
     kind, size = choose_vocabulary(kind, vocab_size, reuse)
     entry = read_manifest().get(corpus)
     downloaded = entry is not None and not entry.shipped
