@@ -62,7 +62,7 @@ def prepare_corpus(
     return (
         f"{out}: {prepared.lines:,} lines, {tokens}{prepared.target_tokens:,} {target} tokens; "
         f"train with data.corpus={named} data.source={as_override(source)} data.target={target} "
-        f"data.vocabulary={prepared.kind} model.vocab_size={as_override(size)}"
+        f"data.vocabulary={prepared.vocabulary_kind} model.vocab_size={as_override(size)}"
     )
 
 
