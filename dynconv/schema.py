@@ -1,7 +1,7 @@
 """Types that check their entries, from YAML or JSON, with errors of one line.
 
-Each file that dynconv reads back is described by a dataclass or TypedDict, against which
-`validated_content` checks its content.
+Most files that dynconv reads back, such as meta.json of a checkpoint, are described by a dataclass
+or TypedDict, against which `validated_content` checks their content.
 """
 
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
 """`dynconv data`: list, fetch and prepare corpora."""
 
+import argparse
 from typing import get_args
 
 from dynconv.choices import VocabularyKind
@@ -25,13 +26,13 @@ def corpus_table() -> str:
     from dynconv.table import align
     from dynconv.text.manifest import SPLITS, read_manifest
 
-    rows = [("name", "kind", "languages", "train / valid / test lines", "licence", "status")]
+    rows = [("name", "kind", "suffixes", "train / valid / test lines", "licence", "status")]
     for entry in read_manifest().values():
         lines = entry.sentences
         each = (f"{lines[split]:,}" if split in lines else "-" for split in SPLITS)
         counts = " / ".join(each) if lines else "not counted"
-        languages = "-".join(entry.languages)
-        rows.append((entry.name, entry.kind, languages, counts, entry.licence, entry.status))
+        suffixes = "-".join(entry.suffixes)
+        rows.append((entry.name, entry.kind, suffixes, counts, entry.licence, entry.status))
     return "\n".join(align(rows))
 
 
@@ -62,12 +63,20 @@ def add_prepare(commands) -> None:
     parser.add_argument(
         "corpus", metavar="NAME", help="a corpus of data list, or a directory of text"
     )
-    parser.add_argument(
-        "--languages",
+    sides = parser.add_mutually_exclusive_group()
+    sides.add_argument(
+        "--suffixes",
         nargs="+",
         metavar="SUFFIX",
         help="suffixes of the text files: source and target, or one for a language model "
-        "(default: as the manifest lists them)",
+        "(default: as data list shows them)",
+    )
+    sides.add_argument(  # the name in earlier versions
+        "--languages",
+        dest="suffixes",
+        nargs="+",
+        default=argparse.SUPPRESS,
+        help=argparse.SUPPRESS,
     )
     parser.add_argument(
         "--vocab-size",

@@ -16,7 +16,7 @@ def run(options) -> None:
     from dynconv.train.run_directory import OUTPUTS
 
     evaluation = load_trained(options).evaluate(options.split, options.corpus)
-    for example in evaluation.examples:
+    for example in evaluation.shown:
         for label, text in example.items():
             say(f"{label:<9}  {text}")
         say("")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from dynconv.config import LanguageModelConfig
 from dynconv.config.stack import StackConfig
@@ -19,6 +20,7 @@ from dynconv.files import read_json
 from dynconv.lab import ledger
 from dynconv.models import LanguageModel, build
 from dynconv.models.mixers import require_mixer
+from dynconv.schema import Number, PositiveInt, validated_content
 
 KEYS = 64
 """the number of different keys, and also of values, by default"""
@@ -28,6 +30,22 @@ UPDATES_PER_TEST = 100
 """updates between two measurements of the accuracy"""
 SOLVED = 0.995
 """accuracy at which training ends early"""
+
+
+class RecallResult(TypedDict):
+    """The accuracies of a stack of mixers for one number of pairs, one per seed."""
+
+    stack: str
+    pairs: PositiveInt
+    lr: Number
+    accuracy: list[Number]
+    updates: list[PositiveInt]
+
+
+class RecallNumbers(TypedDict):
+    """The `numbers` of a record of `dynconv bench recall`."""
+
+    results: list[RecallResult]
 
 
 def draw_sequences(
@@ -140,11 +158,13 @@ def bench_recall(
     options += ["--updates", updates, "--seeds", seeds]
     options += ["--keys", keys] if keys != KEYS else []
     command = ledger.command_line("bench", "recall", *options)
-    results: list[dict] = []
+    results: list[RecallResult] = []
     if output.exists():
-        before = read_json(output, "remove it, and the measurement begins again")
+        remedy = "remove it, and the measurement begins again"
+        before = read_json(output, remedy)
         if before.get("command") == command:
-            results = before["numbers"]["results"]
+            numbers = validated_content(RecallNumbers, before["numbers"], output, remedy)
+            results = numbers["results"]
     what = "Accuracy of small language models in multi-query associative recall"
     record = ledger.new_record(what, command, {"results": results}, seeds=range(1, seeds + 1))
     known = {(result["stack"], result["pairs"]) for result in results}
@@ -159,7 +179,7 @@ def bench_recall(
 
 def measure_recall(
     stack: str, pairs: int, rates: Sequence[float], updates: int, seeds: int, keys: int
-) -> dict[str, object]:
+) -> RecallResult:
     """Choose a learning rate with seed 1; return the accuracies and updates of all seeds."""
     mixers = stack.split("+")
 
@@ -178,7 +198,7 @@ def measure_recall(
     }
 
 
-def format_result(result: dict) -> str:
+def format_result(result: RecallResult) -> str:
     """Return a result as one line."""
     found = ", ".join(f"{accuracy:.1%}" for accuracy in result["accuracy"])
     return f"{result['stack']:<20} {result['pairs']:>3} pairs  lr {result['lr']:g}  {found}"

@@ -59,8 +59,8 @@ class SplitScores:
     """the scores, the recipe's metric first; `str` formats each as one line"""
     outputs: list[str] = field(default_factory=list)
     """the outputs, one line per source line; empty if the task scores no outputs"""
-    examples: list[dict[str, str]] = field(default_factory=list)
-    """some outputs to show, each with what it is compared with: texts by their labels"""
+    shown: list[dict[str, str]] = field(default_factory=list)
+    """some outputs, for the terminal, each with what it is compared with: texts by their labels"""
 
 
 class Task(ABC, Generic[M]):

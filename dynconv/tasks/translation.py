@@ -128,8 +128,8 @@ class Translation(Task[Translator]):
         metric, language = recipe.metric, data.target
         scores = compute_metric(metric, outputs, references, language, bootstrap=RESAMPLES)
         search = {name: getattr(config, name) for name in SEARCH_SETTINGS}
-        shown = min(EXAMPLES_SHOWN, len(outputs))  # evenly spread over the split
-        examples = [n * len(outputs) // shown for n in range(shown)]
+        count = min(EXAMPLES_SHOWN, len(outputs))  # evenly spread over the split
+        shown = [n * len(outputs) // count for n in range(count)]
         return SplitScores(
             amount_in_words=f"{len(outputs):,} sentences",
             seconds=seconds,
@@ -137,7 +137,7 @@ class Translation(Task[Translator]):
             settings_in_words=describe_search(config),
             scores=scores,
             outputs=outputs,
-            examples=[as_example(text.source[i], outputs[i], text.target[i]) for i in examples],
+            shown=[as_example(text.source[i], outputs[i], text.target[i]) for i in shown],
         )
 
 

@@ -113,7 +113,7 @@ def encode_corpus(
 
 
 def write_meta(directory: Path, **fields: Any) -> None:
-    """Write prepared.json: these fields of `PreparedCorpus`, and each file's size and checksum."""
+    """Write prepared.json: these entries, and each file's size and checksum."""
     files = {path.name: sync_file(path) for path in sorted(directory.iterdir())}
     meta = directory / CORPUS_META
     meta.write_text(

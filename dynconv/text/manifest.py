@@ -77,6 +77,11 @@ class CorpusEntry:
     needs: str = ""
 
     @property
+    def suffixes(self) -> Sequence[str]:
+        """The suffixes of its text files: of source and target, or of a language model's text."""
+        return self.sides or self.languages
+
+    @property
     def shipped(self) -> bool:
         """Whether its text comes with dynconv, in `data/NAME/SPLIT.SUFFIX.xz`, ready to use."""
         return not self.build
@@ -132,15 +137,14 @@ def corpus_sides(corpus: str, requested: Sequence[str] | None = None) -> Sequenc
     """Return the suffixes of a corpus's files: the requested ones, else all.
 
     They are source and target, or the one side of a language model's text. Raises UserError when a
-    corpus of the manifest lacks a side, or when none is requested of a directory.
+    corpus of the manifest lacks a suffix, or when none is requested of a directory.
     """
     known = read_manifest()
     if corpus not in known and requested:
         return requested
     if corpus and corpus not in known and Path(corpus).is_dir():
-        raise UserError(f"{corpus}: its languages are not known: give --languages SOURCE TARGET")
+        raise UserError(f"{corpus}: its suffixes are not known: give --suffixes SOURCE TARGET")
     entry = require_corpus(corpus)
-    sides = entry.sides or entry.languages
-    if absent := " or ".join(side for side in requested or () if side not in sides):
-        raise UserError(f"{corpus} has no side {absent}: it has {', '.join(sides)}")
-    return requested or sides
+    if absent := " or ".join(side for side in requested or () if side not in entry.suffixes):
+        raise UserError(f"{corpus} has no suffix {absent}: it has {', '.join(entry.suffixes)}")
+    return requested or entry.suffixes

@@ -18,7 +18,7 @@ from dynconv.yaml12 import as_override
 
 def prepare_corpus(
     corpus: str,
-    languages: Sequence[str] | None,
+    suffixes: Sequence[str] | None,
     vocab_size: Sequence[int] | None,
     kind: VocabularyKind | None,
     *,
@@ -30,7 +30,7 @@ def prepare_corpus(
     """Prepare a corpus of the manifest, or a directory of text; return a line on how to train.
 
     corpus      the name of the corpus, or a directory of text
-    languages   suffixes of source and target, or one for a language model
+    suffixes    the suffixes of source and target, or one for a language model
     vocab_size  vocabulary sizes of source and target, or one size for both together
     kind        the kind of vocabulary (default: the kind of `reuse`, or bytes)
     raw         the directory of the fetched archives (default: data/raw/NAME)
@@ -39,8 +39,8 @@ def prepare_corpus(
 
     Raises UserError for an option that has no effect.
     """
-    check_arguments(languages, vocab_size)
-    sides = corpus_sides(corpus, languages)
+    check_arguments(suffixes, vocab_size)
+    sides = corpus_sides(corpus, suffixes)
     source, target = as_pair(sides)
     if vocab_size and len(vocab_size) > len(sides):
         sizes = " ".join(map(str, vocab_size))
@@ -62,19 +62,19 @@ def prepare_corpus(
     return (
         f"{out}: {prepared.lines:,} lines, {tokens}{prepared.target_tokens:,} {target} tokens; "
         f"train with data.corpus={named} data.source={as_override(source)} data.target={target} "
-        f"data.vocabulary={prepared.kind} model.vocab_size={as_override(size)}"
+        f"data.vocabulary={prepared.vocabulary_kind} model.vocab_size={as_override(size)}"
     )
 
 
-def check_arguments(languages: Sequence[str] | None, vocab_size: Sequence[int] | None) -> None:
-    """Raise UserError if an option has more values than a corpus has sides, or a language twice."""
-    for option, values in {"--languages": languages, "--vocab-size": vocab_size}.items():
+def check_arguments(suffixes: Sequence[str] | None, vocab_size: Sequence[int] | None) -> None:
+    """Raise UserError if an option has more values than a corpus has sides, or a suffix twice."""
+    for option, values in {"--suffixes": suffixes, "--vocab-size": vocab_size}.items():
         if values and len(values) > 2:
             given = " ".join(map(str, values))
             raise UserError(f"{option} {given}: one value, or two, not more")
-    if languages and len({*languages}) < len(languages):
-        given = " ".join(languages)
-        raise UserError(f"--languages {given}: name two languages, or one for a language model")
+    if suffixes and len({*suffixes}) < len(suffixes):
+        given = " ".join(suffixes)
+        raise UserError(f"--suffixes {given}: name two suffixes, or one for a language model")
 
 
 def choose_vocabulary(

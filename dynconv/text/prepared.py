@@ -34,6 +34,9 @@ TOKENS = "train.tokens"
 BOUNDS = "train.bounds"
 REMEDY = "prepare it again"
 """the remedy that errors in a prepared corpus name"""
+FIELD_NAMES = {"kind": "vocabulary_kind", "pairs": "lines"}
+"""fields of `PreparedCorpus` by their keys in prepared.json, where these differ; version 0.1 wrote
+`pairs`"""
 SIDES_PER_CHECK = 1 << 20
 """the number of sides that `check_ids` reads at once; an odd one would split a pair"""
 
@@ -65,8 +68,8 @@ class PreparedCorpus:
     target_tokens: Count
     vocab_size: PositiveInt | tuple[PositiveInt, PositiveInt]
     """types of both sides together, or of source and target"""
-    kind: VocabularyKind
-    """kind of the vocabulary"""
+    vocabulary_kind: VocabularyKind
+    """kind of the vocabulary; prepared.json calls it `kind`"""
     dtype: Literal["uint16", "uint32"]
     """type of an id"""
     files: dict[str, PreparedFile]
@@ -137,8 +140,7 @@ def open_prepared(directory: Path, *, verify: bool) -> PreparedCorpus:
         raise UserError(f"{directory}: no prepared corpus here (it has no {CORPUS_META})") from None
     if not isinstance(tree, dict) or tree.pop("format", None) != CORPUS_FORMAT:
         raise UserError(f"{meta}: not of format {CORPUS_FORMAT!r}: {REMEDY}")
-    if "pairs" in tree:  # the name in version 0.1
-        tree = {"lines" if key == "pairs" else key: value for key, value in tree.items()}
+    tree = {FIELD_NAMES.get(key, key): value for key, value in tree.items()}
     prepared = validated_content(PreparedCorpus, {**tree, "directory": directory}, meta, REMEDY)
     check_counts(prepared)
     for name, recorded in prepared.files.items():

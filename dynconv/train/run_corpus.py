@@ -74,7 +74,7 @@ def check_prepared(corpus: PreparedCorpus, recipe: Recipe) -> None:
     for key, prepared, requested in (
         ("data.source", corpus.source, data.source),
         ("data.target", corpus.target, data.target),
-        ("data.vocabulary", corpus.kind, data.vocabulary),
+        ("data.vocabulary", corpus.vocabulary_kind, data.vocabulary),
         ("model.vocab_size", corpus.vocab_size, recipe.model.vocab_size),
     ):
         if prepared != requested:

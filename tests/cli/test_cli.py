@@ -127,7 +127,7 @@ def test_bench_decode_reads_the_text_that_evaluate_reads(
 
 def test_prepare_and_train_with_it(recipe_file, corpus, tmp_path, capsys):
     out = tmp_path / "prepared"
-    prepare = ["data", "prepare", str(corpus), "--languages", "de", "en", "--out", str(out)]
+    prepare = ["data", "prepare", str(corpus), "--suffixes", "de", "en", "--out", str(out)]
     assert cli.main([*prepare, "--vocab-size", "320"]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"{out}: 400 lines, ")
@@ -160,7 +160,7 @@ def test_prepare_a_shipped_corpus_by_name(tmp_path, monkeypatch, capsys):
     assert cli.main(["data", "prepare", "libreoffice-fr-en", "--vocab-size", "1000"]) == 0
     assert "prepared/libreoffice-fr-en: 26,377 lines" in capsys.readouterr().out
     assert (tmp_path / "prepared" / "libreoffice-fr-en" / "test.fr").exists()
-    assert "its languages are not known" in fails(capsys, "data", "prepare", tmp_path)
+    assert "its suffixes are not known" in fails(capsys, "data", "prepare", tmp_path)
 
 
 def test_estimate_prints_every_row_and_refuses_a_negative_memory(recipe_file, capsys):

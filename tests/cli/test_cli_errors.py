@@ -290,27 +290,27 @@ bench ops --output two | two: already exists
 experiment table.yaml data.corpus=corpora/untested --run r --output out.json | no test.de
 data fetch nothing | nothing
 data prepare nothing | nothing
-data prepare text | languages
-data prepare directory --languages de en --out out | train.de
-data prepare text --languages de xx --out out | train.xx
-data prepare text --languages a b c --out out | a b c
-data prepare text --languages '' en --out out | '' is not the suffix
-data prepare text --languages de ../en --out out | '../en' is not the suffix
-data prepare loop --languages de en --out out | loop
-data prepare text --languages de en --vocab-size 300 --out loop | loop
-data prepare text --languages de de --out out | --languages de de
-data prepare text --languages de en --vocab-size 1 2 3 --out out | 1 2 3
-data prepare text --languages de en --vocab-size 5 --out out | 5
-data prepare text --languages de en --vocab-size 99999 --out out | 99999
-data prepare text --languages de en --reuse nowhere --out out | nowhere
-data prepare text --languages de en --reuse one --out out | one: not a readable vocabulary
-data prepare text --languages de en --reuse empty --out out | empty: not a readable vocabulary
-data prepare text --languages de en --vocab-size 300 --out one | one
-data prepare text --languages de en --vocab-size 300 --out one/out | (Not a directory); name another
-data prepare text --languages de en --vocab-size 300 --out directory/../text | text
-data prepare text --languages de en --vocab-size 300 --out prepared | prepared
-data prepare corpora/word --languages de en --vocab-size 300 --out out | line 2: a word
-data prepare corpora/latin --languages de en --vocab-size 300 --out out | line 1: not valid
+data prepare text | suffixes
+data prepare directory --suffixes de en --out out | train.de
+data prepare text --suffixes de xx --out out | train.xx
+data prepare text --suffixes a b c --out out | a b c
+data prepare text --suffixes '' en --out out | '' is not the suffix
+data prepare text --suffixes de ../en --out out | '../en' is not the suffix
+data prepare loop --suffixes de en --out out | loop
+data prepare text --suffixes de en --vocab-size 300 --out loop | loop
+data prepare text --suffixes de de --out out | --suffixes de de
+data prepare text --suffixes de en --vocab-size 1 2 3 --out out | 1 2 3
+data prepare text --suffixes de en --vocab-size 5 --out out | 5
+data prepare text --suffixes de en --vocab-size 99999 --out out | 99999
+data prepare text --suffixes de en --reuse nowhere --out out | nowhere
+data prepare text --suffixes de en --reuse one --out out | one: not a readable vocabulary
+data prepare text --suffixes de en --reuse empty --out out | empty: not a readable vocabulary
+data prepare text --suffixes de en --vocab-size 300 --out one | one
+data prepare text --suffixes de en --vocab-size 300 --out one/out | (Not a directory); name another
+data prepare text --suffixes de en --vocab-size 300 --out directory/../text | text
+data prepare text --suffixes de en --vocab-size 300 --out prepared | prepared
+data prepare corpora/word --suffixes de en --vocab-size 300 --out out | line 2: a word
+data prepare corpora/latin --suffixes de en --vocab-size 300 --out out | line 1: not valid
 score two two --language de | --language de has no effect on bleu
 score two two --metric bleu-detokenized --language qq | no language 'qq'; there are
 score two two --metric bleu-detokenized --language german | no language 'german'

@@ -58,13 +58,25 @@ def test_score_names_the_files(tmp_path, capsys):
     ("options", "words"),
     [
         (["libreoffice-fr-en", "--raw", "x"], "--raw x has no effect"),
-        (["libreoffice-fr-en", "--languages", "fr", "--vocab-size", "9", "9"], "give one size"),
+        (["libreoffice-fr-en", "--suffixes", "fr", "--vocab-size", "9", "9"], "give one size"),
     ],
 )
 def test_options_of_prepare_without_effect(options, words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["data", "prepare", *options]) == 2
     assert words in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_data_prepare_takes_suffixes_also_by_the_old_option(capsys):
+    prepare = ["data", "prepare", "jane-austen"]
+    for option in "--suffixes", "--languages":
+        assert cli.make_parser().parse_args([*prepare, option, "txt"]).suffixes == ["txt"]
+    assert cli.make_parser().parse_args(prepare).suffixes is None
+    assert cli.main([*prepare, "--suffixes", "txt", "--languages", "txt"]) == 2
+    assert "not allowed with argument --suffixes" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["data", "prepare", "--help"])
+    assert "--languages" not in capsys.readouterr().out
 
 
 def test_data_prepare_offers_every_kind_of_vocabulary(capsys):
@@ -74,7 +86,7 @@ def test_data_prepare_offers_every_kind_of_vocabulary(capsys):
 
 def test_a_reused_vocabulary_of_another_kind(corpus, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    prepare = ["data", "prepare", str(corpus), "--languages", "de", "en"]
+    prepare = ["data", "prepare", str(corpus), "--suffixes", "de", "en"]
     assert cli.main([*prepare, "--vocab-size", "300", "--out", "one"]) == 0
     reuse = ["--reuse", "one/vocabulary.json", "--out", "other"]
     assert cli.main([*prepare, *reuse, "--vocabulary", "words"]) == 2

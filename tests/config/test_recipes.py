@@ -174,8 +174,8 @@ def test_preparations_have_the_vocabulary_of_their_recipe():
         assert options.kind == data.vocabulary
         assert tuple(options.vocab_size) == (sizes if isinstance(sizes, tuple) else (sizes,))
         assert str(options.out or f"prepared/{options.corpus}") == data.corpus
-        if options.languages:
-            assert options.languages == [side for side in (data.source, data.target) if side]
+        if options.suffixes:
+            assert options.suffixes == [side for side in (data.source, data.target) if side]
     assert commands == 12
 
 

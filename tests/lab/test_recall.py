@@ -83,3 +83,19 @@ def test_the_command_records_every_result_and_goes_on(tmp_path, monkeypatch, cap
 def test_errors_name_the_remedy(options, message, capsys):
     assert cli.main([*COMMAND, *options]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "numbers, wrong",
+    [({}, "results is missing"), ({"results": [{"stack": 1}]}, "results.0."), ([], "a mapping")],
+)
+def test_a_damaged_record_is_refused_in_one_line(numbers, wrong, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "recall.json"
+    monkeypatch.setattr(recall, "train_recall", lambda *_: (0.5, 1))
+    command = [*COMMAND, "--stacks", "light", "--pairs", "2", "--output", str(path)]
+    assert cli.main(command) == 0
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"numbers": numbers}))
+    capsys.readouterr()
+    assert cli.main(command) == 2
+    (message,) = capsys.readouterr().err.splitlines()
+    assert str(path) in message and wrong in message and message.endswith("begins again")

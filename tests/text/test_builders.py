@@ -223,8 +223,8 @@ def test_from_the_archive_to_a_corpus_to_train_on(tmp_path, monkeypatch, capsys)
     german = corpus.load_vocabularies().source.decode(Pairs.from_corpus(corpus)[9][0])
     assert german == lines(tmp_path / "prepared/iwslt14-de-en-text", "train.de")[9]
     more = ["--vocab-size", "90", "--out", "prepared/more"]
-    assert cli.main([*prepare, *more, "--languages", "de", "fr"]) == 2
-    assert "iwslt14-de-en has no side fr: it has de, en" in capsys.readouterr().err
+    assert cli.main([*prepare, *more, "--suffixes", "de", "fr"]) == 2
+    assert "iwslt14-de-en has no suffix fr: it has de, en" in capsys.readouterr().err
     assert cli.main([*prepare, *more]) == 0
     said = capsys.readouterr()
     assert "prepared/iwslt14-de-en-text: using the text that was built before\n" in said.out

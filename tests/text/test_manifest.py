@@ -64,13 +64,14 @@ def test_a_file_of_several_corpora_is_the_same_in_each():
 
 def test_listing_is_a_table_with_every_corpus():
     head, *rows = corpus_table().split("\n")
-    assert head.split()[:3] == ["name", "kind", "languages"]
+    assert head.split()[:3] == ["name", "kind", "suffixes"]
     assert [row.split()[0] for row in rows] == [*read_manifest()]
     table = dict(zip([row.split()[0] for row in rows], rows, strict=True))
     german = table["libreoffice-de-en"]
     for cell in ("translation", "de-en", "27,910 / 1,000 / 1,000", "MPL-2.0"):
         assert german.index(cell) > 0
     assert german.endswith("shipped")
+    assert table["jane-austen"].split()[2] == "txt"
     assert "- / 2,002 / 2,001" in table["wmt17-zh-en"]
     assert "- / - / 500" in table["duc-2004"]
     assert german.index("MPL-2.0") == head.index("licence")
@@ -104,11 +105,11 @@ def test_sides_are_those_asked_for_where_the_corpus_has_them(tmp_path):
     assert corpus_sides("gigaword") == ["article", "summary"]
     assert corpus_sides("wmt16-en-de", ["de", "en"]) == ["de", "en"]
     assert corpus_sides(str(tmp_path), ["x"]) == ["x"]
-    with pytest.raises(UserError, match="^wmt16-en-de has no side fr or x: it has en, de$"):
+    with pytest.raises(UserError, match="^wmt16-en-de has no suffix fr or x: it has en, de$"):
         corpus_sides("wmt16-en-de", ["fr", "en", "x"])
     with pytest.raises(UserError, match="did you mean wikitext-103?"):
         corpus_sides("wikitext103")
-    with pytest.raises(UserError, match="its languages are not known"):
+    with pytest.raises(UserError, match="its suffixes are not known"):
         corpus_sides(str(tmp_path))
     with pytest.raises(UserError, match="^no corpus '' in the manifest"):
         corpus_sides("")  # not the working directory

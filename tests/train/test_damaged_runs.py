@@ -314,7 +314,7 @@ def test_a_vocabulary_that_dynconv_does_not_write(run, corpus, what, tmp_path, c
     tree = json.loads(path.read_text())
     spoil(tree, what)
     path.write_text(json.dumps(tree))
-    arguments = ["data", "prepare", corpus, "--languages", "de", "en", "--reuse", path]
+    arguments = ["data", "prepare", corpus, "--suffixes", "de", "en", "--reuse", path]
     line = told(capsys, [*arguments, "--out", tmp_path / "out"])
     assert f"{path}: not a readable vocabulary" in line
     assert not (tmp_path / "out").exists()

@@ -85,8 +85,8 @@ def refused(capsys, *arguments) -> str:
         "evaluate HOME",
         "experiment TABLE --run HOME",
         "experiment help-de-en-mixers --output HOME/curves.png",
-        "data prepare CORPUS --languages de en --vocab-size 300 --out HOME",
-        "data prepare CORPUS --languages de en --vocab-size 300 --out HOME/p",
+        "data prepare CORPUS --suffixes de en --vocab-size 300 --out HOME",
+        "data prepare CORPUS --suffixes de en --vocab-size 300 --out HOME/p",
         "data fetch iwslt14-de-en --from HOME --out HOME",
     ],
 )

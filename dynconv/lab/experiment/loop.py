@@ -60,7 +60,7 @@ def run_experiment(
             run.check_split()
         say(f"{len(runs)} run{'s' * (len(runs) > 1)} in {folder}, {len(left)} to go")
         for number, run in enumerate(left, 1):
-            signal = run.finish()
+            signal = run.train_and_score()
             if signal is not None:
                 return signal
             write()

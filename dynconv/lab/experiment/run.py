@@ -75,7 +75,7 @@ class Run(NamedTuple):
         )
         return True
 
-    def finish(self) -> Signals | None:
+    def train_and_score(self) -> Signals | None:
         """Start or resume training, then score; return the signal that interrupted it, if any."""
         results = self.results
         watch = Stopwatch()
