@@ -104,6 +104,6 @@ def test_the_floors_that_lesson_20_compares():
     ):
         assert f"| {row} | {inference:.2f} | {training:.2f} |" in text
     assert f"2.5 µs, or {assumed['launch_s'] / copy:.2f} copies" in text
-    assert f"could take them {1 + one:.2f} copies" in text
+    assert f"could take {1 + one:.2f} copies" in text
     turn, softmax = (RECORD["numbers"][name]["instructions"] for name in (names[1], "softmax_four"))
     assert (38 * turn / 4, softmax) == (845.5, 219)
