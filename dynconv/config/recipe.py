@@ -176,9 +176,9 @@ class DecodeConfig:
             )
 
 
-BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_tokens", "max_tokens", "no_repeat_ngram_size")
+BEAM_SETTINGS = ("beam", "lenpen", "stepwise", "min_tokens", "max_tokens", "no_repeat_ngram_size")
 """entries of `decode` for beam search, which a language model does not use"""
-SEARCH_SETTINGS = (*BEAM_OPTIONS, "replace_unknown", "dictionary")
+OUTPUT_SETTINGS = (*BEAM_SETTINGS, "replace_unknown", "dictionary")
 """entries of `decode` on which a translator's outputs depend"""
 
 

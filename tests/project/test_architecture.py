@@ -320,7 +320,7 @@ LINES = {
             "class DecodeConfig:",
             "    wider: NonNegativeInt = 0\n    forbidden: tuple[NonNegativeInt, ...] = ()",
         ),
-        ("BEAM_OPTIONS = (", '    "wider",\n    "forbidden",'),
+        ("BEAM_SETTINGS = (", '    "wider",\n    "forbidden",'),
     ],
     "decode/search.py": [
         ("    constraints: Sequence[Constraint] = (),", "    wider: int = 0,"),
@@ -401,7 +401,7 @@ def test_an_option_and_a_constraint_of_the_search_take_the_lines_of_the_how_to(
     changed_package, recipe_file
 ):
     """A model that is trained already then decodes with them."""
-    for name in ("`beam_search`", "`DecodeConfig`", "`BEAM_OPTIONS`", "`make_search`"):
+    for name in ("`beam_search`", "`DecodeConfig`", "`BEAM_SETTINGS`", "`make_search`"):
         assert name in HOW_TO
     run = recipe_file.with_name("run")
     changes = ["decode.wider=1", "decode.forbidden=[5, 6]"]
