@@ -43,7 +43,7 @@ def translate(
     lengths = np.array([(len(sources[i]) + 1, 0) for i in nonblank])
     results = [""] * len(lines)
     device = next(model.parameters()).device
-    # A bar on terminals only.
+    # The bar appears only on terminals.
     with tqdm(total=len(nonblank), unit=" sentences", disable=None, desc="translate") as bar:
         batches = batch_by_length(lengths, max(config.batch_tokens, int(lengths.max(initial=0))))
         for batch in reversed(batches):  # longest first: memory fails early
