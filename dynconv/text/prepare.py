@@ -37,20 +37,22 @@ def prepare_corpus(
     reuse       a vocabulary.json to use instead of learning one
     out         the directory to write (default: prepared/NAME)
 
-    Raises UserError for an option that has no effect.
+    Raises UserError for an argument that has no effect.
     """
     check_arguments(suffixes, vocab_size)
     sides = corpus_sides(corpus, suffixes)
     source, target = as_pair(sides)
     if vocab_size and len(vocab_size) > len(sides):
         sizes = " ".join(map(str, vocab_size))
-        raise UserError(f"--vocab-size {sizes}: a language model has one vocabulary: give one size")
+        raise UserError(f"vocab_size {sizes}: a language model has one vocabulary: give one size")
     out = out or Path(PREPARED) / os.path.basename(os.path.realpath(corpus))
     kind, size = choose_vocabulary(kind, vocab_size, reuse)
     entry = read_manifest().get(corpus)
     downloaded = entry is not None and not entry.shipped
     if raw and not downloaded:
-        raise UserError(f"--raw {raw} has no effect: {corpus} is text already; leave it out")
+        raise UserError(
+            f"raw directory {raw} has no effect: {corpus} is text already; leave it out"
+        )
     text: str | Path = corpus
     if downloaded:
         text = out.with_name(f"{corpus}-text")
@@ -67,14 +69,14 @@ def prepare_corpus(
 
 
 def check_arguments(suffixes: Sequence[str] | None, vocab_size: Sequence[int] | None) -> None:
-    """Raise UserError if an option has more values than a corpus has sides, or a suffix twice."""
-    for option, values in {"--suffixes": suffixes, "--vocab-size": vocab_size}.items():
+    """Raise UserError if there are more values than a corpus has sides, or a suffix twice."""
+    for name, values in {"suffixes": suffixes, "vocab_size": vocab_size}.items():
         if values and len(values) > 2:
             given = " ".join(map(str, values))
-            raise UserError(f"{option} {given}: one value, or two, not more")
+            raise UserError(f"{name} {given}: one value, or two, not more")
     if suffixes and len({*suffixes}) < len(suffixes):
         given = " ".join(suffixes)
-        raise UserError(f"--suffixes {given}: name two suffixes, or one for a language model")
+        raise UserError(f"suffixes {given}: name two different ones, or one for a language model")
 
 
 def choose_vocabulary(
@@ -83,9 +85,7 @@ def choose_vocabulary(
     """Return kind and size of the vocabulary: requested, of `reuse`, or the defaults."""
     reused = Vocabularies.load(reuse) if reuse else None
     if reused and kind not in (None, reused.target.kind):
-        raise UserError(
-            f"--vocabulary {kind} has no effect: {reuse} is not of {kind}; leave it out"
-        )
+        raise UserError(f"vocabulary {kind} has no effect: {reuse} is not of {kind}; leave it out")
     chosen = reused.target.kind if reused else kind or DataConfig.vocabulary
     if vocab_size is None:
         return chosen, reused.sizes if reused else Seq2SeqConfig.vocab_size

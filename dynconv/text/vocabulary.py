@@ -42,10 +42,7 @@ class Vocabulary:
         vocabulary = cls(chosen.learn(lines, vocab_size), chosen)
         if (size := len(vocabulary)) != vocab_size:
             problem = "the text yields" if size < vocab_size else "the text's characters alone are"
-            raise UserError(
-                f"{problem} {size} types, not {vocab_size}: give {size} as --vocab-size, or as "
-                "model.vocab_size of a recipe"
-            )
+            raise UserError(f"{problem} {size} types, not {vocab_size}: give {size} as vocab_size")
         return vocabulary
 
     def to_json(self, pretty: bool = False) -> str:
