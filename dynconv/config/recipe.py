@@ -22,6 +22,7 @@ from dynconv.schema import (
     whole,
 )
 from dynconv.score.metric import METRICS
+from dynconv.text.vocabulary import DEFAULT_KIND
 from dynconv.yaml12 import as_override
 
 # Type checkers accept no calls and no unpacking in annotations.
@@ -43,7 +44,7 @@ class DataConfig:
     source: str | None = "de"
     """the suffix of the source; null: train a language model on {train,valid,test}.{target}"""
     target: str = "en"
-    vocabulary: VocabularyKind = "bytes"
+    vocabulary: VocabularyKind = DEFAULT_KIND
     """the kind of vocabulary. bytes: byte-level BPE of raw text. bpe: BPE of text that is already
     split into words, as in the papers. words: whole words; rare ones become <unk>"""
     block_size: PositiveInt | None = None

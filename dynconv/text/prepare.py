@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dynconv.choices import VocabularyKind
-from dynconv.config import DataConfig, Seq2SeqConfig
 from dynconv.errors import UserError
 from dynconv.text.builders.build import unpack_and_build
 from dynconv.text.corpus import PREPARED, corpus_dir
 from dynconv.text.encode import encode_corpus
 from dynconv.text.fetch import Say, say_nothing
 from dynconv.text.manifest import corpus_sides, read_manifest
-from dynconv.text.vocabulary import Vocabularies
+from dynconv.text.vocabulary import DEFAULT_KIND, DEFAULT_SIZE, Vocabularies
 from dynconv.yaml12 import as_override
 
 
@@ -86,9 +85,9 @@ def choose_vocabulary(
     reused = Vocabularies.load(reuse) if reuse else None
     if reused and kind not in (None, reused.target.kind):
         raise UserError(f"vocabulary {kind} has no effect: {reuse} is not of {kind}; leave it out")
-    chosen = reused.target.kind if reused else kind or DataConfig.vocabulary
+    chosen = reused.target.kind if reused else kind or DEFAULT_KIND
     if vocab_size is None:
-        return chosen, reused.sizes if reused else Seq2SeqConfig.vocab_size
+        return chosen, reused.sizes if reused else DEFAULT_SIZE
     of_source, of_target = as_pair(vocab_size)
     return chosen, (of_source, of_target) if of_source else of_target
 

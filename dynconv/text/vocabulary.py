@@ -14,6 +14,9 @@ from dynconv.text.tokenizer_kinds import SPECIALS, TokenizerKind, recognize_kind
 from dynconv.value_checks import check_lines, is_unicode
 
 PAD, EOS, UNK = 0, 1, 2
+DEFAULT_KIND: VocabularyKind = "bytes"
+DEFAULT_SIZE = 32768
+"""kind and size of a vocabulary for which a recipe or a command names no others"""
 
 
 class Vocabulary:
@@ -26,7 +29,7 @@ class Vocabulary:
 
     @classmethod
     def learn(
-        cls, lines: Iterable[str], vocab_size: int, kind: VocabularyKind = "bytes"
+        cls, lines: Iterable[str], vocab_size: int, kind: VocabularyKind = DEFAULT_KIND
     ) -> "Vocabulary":
         """Learn `vocab_size` types, the special ones included, of a kind.
 
