@@ -72,7 +72,7 @@ def add_prepare(commands) -> None:
         help="suffixes of the text files: source and target, or one for a language model "
         "(default: as data list shows them)",
     )
-    sides.add_argument(  # the name in earlier versions
+    sides.add_argument(  # the name in version 0.1
         "--languages",
         dest="suffixes",
         nargs="+",
