@@ -25,7 +25,7 @@ from dynconv.kernels.torch_library import eager
 from dynconv.lab import ledger, simulate
 from dynconv.lab.bench.cases import Case, Shape
 from dynconv.lab.bench.kernels import predict, roofline
-from dynconv.lab.simulate import nvdisasm, nvrtc
+from dynconv.lab.nvidia import nvdisasm, nvrtc
 from dynconv.layers import DynamicConv
 from dynconv.ops.registry import OPERATORS
 
@@ -85,6 +85,7 @@ def compile_once(source: str, names: list[str], architecture: str) -> nvrtc.Comp
     """Compile these kernels, unless an earlier run of the tests has compiled just the same."""
     code, parser = build.inline_headers(source), Path(nvrtc.__file__).read_text()
     parts = [code, parser, *names, *nvrtc.compiler_options(architecture), nvrtc.version()]
+    parts.append(nvrtc.__name__)  # which a pickle names
 
     def make(path: Path) -> None:
         path.write_bytes(pickle.dumps(nvrtc.compile_program(code, names, architecture)))

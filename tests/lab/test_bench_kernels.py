@@ -21,7 +21,7 @@ from dynconv.lab.bench.cases import Case, Shape, draw_inputs, dtype_name
 from dynconv.lab.bench.kernels import baselines, bench, correctness, gpu_bench, gpu_clock, roofline
 from dynconv.lab.bench.kernels.gpu_bench import GpuBench, References, make_row
 from dynconv.lab.bench.measure import CpuClock, Measurement, measure
-from dynconv.lab.simulate import nvdisasm, nvrtc
+from dynconv.lab.nvidia import nvdisasm, nvrtc
 
 F32, F64, HALF = torch.float32, torch.float64, torch.bfloat16
 SMALL = Shape(2, 12, 8, 2)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dynconv.errors import UserError
-from dynconv.lab.simulate.nvrtc import Compiled
+from dynconv.lab.nvidia.nvrtc import Compiled
 
 PACKAGE = "nvidia-cuda-nvdisasm"
 
