@@ -54,8 +54,8 @@ def names_of(dtype: torch.dtype, R: int, architecture: int) -> dict[str, set[str
         launches.softmax_conv_backward(x, x, dynamic, None, 0.0, 1),
         launches.cumulative_mean(x),
         launches.cumulative_mean_backward(x),
-        launches.talk(x, left, left, 1, 1),
-        launches.talk_backward(x, x, left, left, 1, 1),
+        launches.talk_conv(x, left, left, 1, 1),
+        launches.talk_conv_backward(x, x, left, left, 1, 1),
     ]
     x = x._replace(architecture=architecture)
     for K in (3, 8, 31, 48, 64):  # with tensor cores, a kernel for each
@@ -594,8 +594,9 @@ def test_only_a_whole_pass_on_a_gpu_is_recorded(options, stats, written, tmp_pat
 
 def test_pytorch_knows_the_kernels_as_those_of_a_gpu():
     for name in (
-        "conv", "conv_grad_input", "conv_grad_weight", "conv_backward", "talk", "talk_backward",
-        "softmax_conv", "softmax_conv_backward", "cumulative_mean", "cumulative_mean_backward",
+        "conv", "conv_grad_input", "conv_grad_weight", "conv_backward", "softmax_conv",
+        "softmax_conv_backward", "talk_conv", "talk_conv_backward", "cumulative_mean",
+        "cumulative_mean_backward",
     ):  # fmt: skip
         assert torch._C._dispatch_has_kernel_for_dispatch_key(f"dynconv::{name}", "CUDA")
 
