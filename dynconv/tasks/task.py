@@ -66,7 +66,7 @@ class SplitScores:
 class Task(ABC, Generic[M]):
     """The interface of a task for training, validation and evaluation of models of class M.
 
-    One method serves a single command: `unpadded_batch`, which is for `dynconv estimate`.
+    `unpadded_batch` serves a single command, `dynconv estimate`.
     """
 
     unit: ClassVar[str]
