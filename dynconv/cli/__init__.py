@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not isinstance(error, OSError):
             raise
         discard_stdout()
-        # A full disk, no permission.
+        # The disk is full, or writing is not allowed.
         where, code = (error.filename, 2) if error.filename else ("output", 1)
         return fail(f"{where}: {error.strerror or error}", code)
 

@@ -5,6 +5,7 @@ from typing import get_args
 
 from dynconv.choices import VocabularyKind
 from dynconv.cli.options import add_command, keywords_of, number_type, parse_path, say
+from dynconv.text.vocabulary import DEFAULT_KIND, DEFAULT_SIZE
 
 
 def add_parser(subparsers) -> None:
@@ -71,7 +72,7 @@ def add_prepare(commands) -> None:
         help="suffixes of the text files: source and target, or one for a language model "
         "(default: as data list shows them)",
     )
-    sides.add_argument(  # the name in earlier versions
+    sides.add_argument(  # the name in version 0.1
         "--languages",
         dest="suffixes",
         nargs="+",
@@ -84,14 +85,14 @@ def add_prepare(commands) -> None:
         nargs="+",
         metavar="N",
         help="number of types in the joint vocabulary, or in the vocabularies of source and target "
-        "(default: 32768, or the size of --reuse)",
+        f"(default: {DEFAULT_SIZE}, or the size of --reuse)",
     )
     parser.add_argument(
         "--vocabulary",
         dest="kind",
         choices=get_args(VocabularyKind),
         help="byte-pair encoding of any text (bytes) or of tokenised words (bpe), or "
-        "whole words (default: the kind of --reuse, else bytes)",
+        f"whole words (default: the kind of --reuse, else {DEFAULT_KIND})",
     )
     parser.add_argument(
         "--raw", type=parse_path, metavar="DIR", help="where data fetch --out put it"

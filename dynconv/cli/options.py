@@ -23,7 +23,7 @@ def add_command(subparsers, name: str, run: Callable) -> argparse.ArgumentParser
 
 
 class StoreList(argparse.Action):
-    """Stores a list of arguments, or one text with commas, as commands in older records have it."""
+    """Stores a list of arguments, or one text with commas, as in commands of version 0.1."""
 
     def __call__(self, parser, namespace, values, *_) -> None:
         setattr(namespace, self.dest, [item for each in values for item in each.split(",")])

@@ -15,6 +15,7 @@ from dynconv.config.tree import DEFAULT_ARCHITECTURE
 from dynconv.errors import name_hint, quoted
 from dynconv.models.mixers import require_mixer
 from dynconv.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass, per_side
+from dynconv.text.vocabulary import DEFAULT_SIZE
 from dynconv.value_checks import check_heads
 from dynconv.yaml12 import as_override
 
@@ -64,7 +65,7 @@ class MixerModelConfig(ModelConfigBase):
     """
 
     architecture: str = ""
-    vocab_size: VocabSizes = 32768
+    vocab_size: VocabSizes = DEFAULT_SIZE
     channels: Dimension = 1024
     """width of every layer (d)"""
     ffn: Dimension = 4096

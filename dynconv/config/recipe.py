@@ -22,6 +22,7 @@ from dynconv.schema import (
     whole,
 )
 from dynconv.score.metric import METRICS
+from dynconv.text.vocabulary import DEFAULT_KIND
 from dynconv.yaml12 import as_override
 
 # Type checkers accept no calls and no unpacking in annotations.
@@ -43,7 +44,7 @@ class DataConfig:
     source: str | None = "de"
     """the suffix of the source; null: train a language model on {train,valid,test}.{target}"""
     target: str = "en"
-    vocabulary: VocabularyKind = "bytes"
+    vocabulary: VocabularyKind = DEFAULT_KIND
     """the kind of vocabulary. bytes: byte-level BPE of raw text. bpe: BPE of text that is already
     split into words, as in the papers. words: whole words; rare ones become <unk>"""
     block_size: PositiveInt | None = None
@@ -176,9 +177,9 @@ class DecodeConfig:
             )
 
 
-BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_tokens", "max_tokens", "no_repeat_ngram_size")
+BEAM_SETTINGS = ("beam", "lenpen", "stepwise", "min_tokens", "max_tokens", "no_repeat_ngram_size")
 """entries of `decode` for beam search, which a language model does not use"""
-SEARCH_SETTINGS = (*BEAM_OPTIONS, "replace_unknown", "dictionary")
+OUTPUT_SETTINGS = (*BEAM_SETTINGS, "replace_unknown", "dictionary")
 """entries of `decode` on which a translator's outputs depend"""
 
 

@@ -1,7 +1,7 @@
 """Finds the entries of a recipe that have no effect, because of what other entries say."""
 
 from dynconv.config.optimizers import OPTIMIZERS
-from dynconv.config.recipe import BEAM_OPTIONS, Recipe
+from dynconv.config.recipe import BEAM_SETTINGS, Recipe
 from dynconv.config.schedules import SCHEDULES
 
 
@@ -25,7 +25,7 @@ def find_unused(recipe: Recipe) -> dict[str, str]:
         unused["decode.context_window"] = "only a language model reads it"
     else:
         unused["data.max_source_tokens"] = "a language model has no source"
-        unused |= {f"decode.{name}": "beam search is for translators" for name in BEAM_OPTIONS}
+        unused |= {f"decode.{name}": "beam search is for translators" for name in BEAM_SETTINGS}
         if data.block_size is not None:
             unused["data.max_example_tokens"] = "the text is cut into blocks"
     return unused | {f"model.{name}": why for name, why in model.find_unused().items()}

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from dynconv.config import DataConfig, DecodeConfig
-from dynconv.config.recipe import BEAM_OPTIONS, check_min_tokens
+from dynconv.config.recipe import BEAM_SETTINGS, check_min_tokens
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import beam_search
 from dynconv.decode.stepper import IncrementalStepper, MakeStepper
@@ -43,7 +43,7 @@ def translate(
     lengths = np.array([(len(sources[i]) + 1, 0) for i in nonblank])
     results = [""] * len(lines)
     device = next(model.parameters()).device
-    # A bar on terminals only.
+    # The bar appears only on terminals.
     with tqdm(total=len(nonblank), unit=" sentences", disable=None, desc="translate") as bar:
         batches = batch_by_length(lengths, max(config.batch_tokens, int(lengths.max(initial=0))))
         for batch in reversed(batches):  # longest first: memory fails early
@@ -65,7 +65,7 @@ def translate(
 
 def make_search(model: Translator, config: DecodeConfig, make_stepper: MakeStepper) -> Callable:
     """Return beam search with the settings of a recipe, as a function of source and padding."""
-    options = {name: getattr(config, name) for name in BEAM_OPTIONS}
+    options = {name: getattr(config, name) for name in BEAM_SETTINGS}
     size = options.pop("no_repeat_ngram_size")
     constraints = [no_repeat(size)] if size else []
     return partial(

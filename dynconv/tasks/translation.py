@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from dynconv.config.recipe import SEARCH_SETTINGS, DecodeConfig
+from dynconv.config.recipe import OUTPUT_SETTINGS, DecodeConfig
 from dynconv.decode import greedy, translate
 from dynconv.decode.stepper import IncrementalStepper, MakeStepper
 from dynconv.errors import UserError, shorten
@@ -120,7 +120,7 @@ class Translation(Task[Translator]):
             references = list(stream_parallel(*files))
         metric, language = recipe.metric, data.target
         scores = compute_metric(metric, outputs, references, language, bootstrap=RESAMPLES)
-        search = {name: getattr(config, name) for name in SEARCH_SETTINGS}
+        search = {name: getattr(config, name) for name in OUTPUT_SETTINGS}
         count = min(EXAMPLES_SHOWN, len(outputs))  # evenly spread over the split
         shown = [n * len(outputs) // count for n in range(count)]
         return SplitScores(
@@ -139,7 +139,7 @@ def describe_search(config: DecodeConfig) -> str:
     default = DecodeConfig()
     others = [
         f", {name} {as_override(value)}"
-        for name in SEARCH_SETTINGS
+        for name in OUTPUT_SETTINGS
         if name not in ("beam", "lenpen")
         and (value := getattr(config, name)) != getattr(default, name)
     ]

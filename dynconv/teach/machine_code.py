@@ -3,6 +3,7 @@
 `python -m dynconv.teach.machine_code` writes data/results/machine-code.json, which has the main
 loop of each kernel on sm_90, how long it takes a warp, how many instructions there are in each
 innermost loop and in all, and for some how many a warp executes.
+Loops are without the slow path of divisions, which ordinary numbers do not take.
 So lessons count instructions also where neither NVRTC nor nvdisasm is installed.
 """
 
@@ -75,6 +76,13 @@ TAKEN = {
 """how often a warp takes a branch, given its address, in the middle of a sentence
 
 For K = 31 and R = 64, and for the package 10 sentences of 1,000 tokens in 1,024 channels."""
+SLOW_PATH = re.compile(
+    r"(BRA `\((\.L_x_\d+)\) ;[^\n]*\n(?:\s*/\* 0x[0-9a-f]{16} \*/\n)?)"  # a branch
+    r"(?:(?!\.L_x_\d+:).)*?CALL[^\n]*_slowpath(?:(?!\.L_x_\d+:).)*"  # what it skips
+    r"(?=\2:)",  # where it ends
+    re.DOTALL,
+)
+"""the call with which a division deals with tiny and huge numbers, and the branch around it"""
 
 
 def source_of(lesson: str, kernel: str) -> str:
@@ -125,18 +133,25 @@ def hash_source(source: str) -> str:
     return hashlib.sha256(source.encode()).hexdigest()
 
 
+def leave_out_slow_paths(section: str) -> str:
+    """Return a kernel's code without the calls that ordinary numbers skip when they are divided."""
+    return SLOW_PATH.sub(r"\1", section)
+
+
 def measure(lesson: str, kernel: str) -> dict[str, object]:
     """Compile a kernel for sm_90, and return its entry of the record."""
     source = source_of(lesson, kernel)
     header = "" if lesson.endswith(".cu") else build.inline_headers(HEADERS.get(lesson, HEADER))
     compiled = nvrtc.compile_program(header + source, [kernel], "sm_90")
     section = nvdisasm.disassemble(compiled)[kernel]
-    code, control, _ = nvdisasm.read_section(section)
-    loop = nvdisasm.main_loop(section)
+    usual = leave_out_slow_paths(section)
+    loop = nvdisasm.main_loop(usual)
     if loop is None or not loop.count("FFMA", "FADD"):  # straight on, to the exit
+        code, control, _ = nvdisasm.read_section(usual)
         end = code.index("EXIT") + 1
         loop = Loop(code[:end], control=control[:end])
-    sizes = [each.instructions for each in nvdisasm.innermost_loops(section)]
+    sizes = [each.instructions for each in nvdisasm.innermost_loops(usual)]
+    code, _, _ = nvdisasm.read_section(section)
     taken = TAKEN.get(kernel)
     return {
         "source": hash_source(source),
@@ -157,9 +172,10 @@ def main() -> None:
     """Write the record."""
     numbers = {k: measure(lesson, k) for lesson, kernels in KERNELS.items() for k in kernels}
     what = (
-        "instructions in the main loop of each kernel of the lessons, for sm_90; the sum of their "
-        "stall counts, and a warp's cycles if it waits for nothing but shared memory and "
-        f"constants, {LOAD} per load"
+        "instructions in the main loop of each kernel of the lessons, for sm_90, without the slow "
+        "path of divisions, which ordinary numbers do not take; the sum of their stall counts, "
+        "and a warp's cycles if it waits for nothing but shared memory and constants, "
+        f"{LOAD} per load"
     )
     command = "python -m dynconv.teach.machine_code"
     record = ledger.new_record(what, command, numbers, versions={"nvrtc": nvrtc.version()})

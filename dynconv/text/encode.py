@@ -32,7 +32,7 @@ from dynconv.text.prepared import (
     is_prepared,
     open_prepared,
 )
-from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
+from dynconv.text.vocabulary import DEFAULT_KIND, EOS, Vocabularies, Vocabulary
 from dynconv.yaml12 import as_override
 
 MAX_SAMPLED_ROWS = 500_000
@@ -57,7 +57,7 @@ def encode_corpus(
     target: str,
     vocab_size: int | tuple[int, int],
     out: Path,
-    kind: VocabularyKind = "bytes",
+    kind: VocabularyKind = DEFAULT_KIND,
     reuse: Path | None = None,
 ) -> PreparedCorpus:
     """Encode the training split of a corpus into a new directory, in bounded memory.

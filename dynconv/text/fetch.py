@@ -41,7 +41,7 @@ def fetch(
         say(f"{name} is shipped with dynconv and needs no fetching: {entry.directory}")
         return
     if source and not source.is_dir():
-        raise UserError(f"--from {source}: no such directory; give the one with your copies")
+        raise UserError(f"{source}: no such directory; name the one with your copies")
     directory = out or entry.directory
     wanted = [file for file in entry.files if not verify_existing(file, directory, say)]
     if wanted:
@@ -67,8 +67,7 @@ def unpack_corpus(name: str, out: Path | None = None, *, say: Say = say_nothing)
     entry = require_corpus(name)
     directory = out or entry.directory
     if missing := ", ".join(file.name for file in entry.missing_files(directory)):
-        where = f" --out {out}" if out else ""
-        raise UserError(f"{directory} has no {missing}: dynconv data fetch {name}{where} first")
+        raise UserError(f"{directory} has no {missing}: {fetch_command(entry, directory)} first")
     archives = [file for file in entry.files if file.stem != file.name]
     packed = [file for file in archives if not (directory / file.stem).is_dir()]
     if packed:
@@ -80,10 +79,17 @@ def unpack_corpus(name: str, out: Path | None = None, *, say: Say = say_nothing)
     return directory
 
 
+def fetch_command(entry: CorpusEntry, directory: Path) -> str:
+    """Return the command that fetches the files of a corpus into a directory."""
+    if directory == entry.directory:
+        return f"dynconv data fetch {entry.name}"
+    return f"dynconv data fetch {entry.name} --out {directory}"
+
+
 @contextmanager
 def locked_scratch(directory: Path) -> Iterator[Path]:
     """Lock a directory and yield a folder in it for files that are not whole yet."""
-    elsewhere = "give data fetch --out DIR, and data prepare --raw DIR"
+    elsewhere = "fetch into another directory, and prepare from there"
     with disk_errors(directory, elsewhere, kept="the rest is kept"):
         directory.mkdir(parents=True, exist_ok=True)
         with locked(directory / LOCK, f"{directory}: another process fetches or unpacks there"):
@@ -134,13 +140,13 @@ def fetch_files(
             part.replace(path)
             say(f"{path}: {how_verified(file, path)}{f', from {other}' if other else ''}")
     if failures:
-        names = ", ".join(failures)
+        own = f"run dynconv data fetch with --from DIR, a directory with {', '.join(failures)}"
         if not all(file.urls for file in files if file.name in failures):
-            remedy = f"{entry.note} Then add --from DIR, a directory with {names}"
+            remedy = f"{entry.note} Then {own}"
         elif source:
             remedy = f"dynconv data fetch {entry.name} downloads the rest"
         else:
-            remedy = f"the same command tries again; or add --from DIR, a directory with {names}"
+            remedy = f"the same command tries again; or {own}"
         raise UserError(f"{'; '.join(failures.values())}; {remedy}")
 
 

@@ -143,7 +143,9 @@ def corpus_sides(corpus: str, requested: Sequence[str] | None = None) -> Sequenc
     if corpus not in known and requested:
         return requested
     if corpus and corpus not in known and Path(corpus).is_dir():
-        raise UserError(f"{corpus}: its suffixes are not known: give --suffixes SOURCE TARGET")
+        raise UserError(
+            f"{corpus}: its suffixes are not known: name the suffixes of source and target"
+        )
     entry = require_corpus(corpus)
     if absent := " or ".join(side for side in requested or () if side not in entry.suffixes):
         raise UserError(f"{corpus} has no suffix {absent}: it has {', '.join(entry.suffixes)}")

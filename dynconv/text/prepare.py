@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dynconv.choices import VocabularyKind
-from dynconv.config import DataConfig, Seq2SeqConfig
 from dynconv.errors import UserError
 from dynconv.text.builders.build import unpack_and_build
 from dynconv.text.corpus import PREPARED, corpus_dir
 from dynconv.text.encode import encode_corpus
 from dynconv.text.fetch import Say, say_nothing
 from dynconv.text.manifest import corpus_sides, read_manifest
-from dynconv.text.vocabulary import Vocabularies
+from dynconv.text.vocabulary import DEFAULT_KIND, DEFAULT_SIZE, Vocabularies
 from dynconv.yaml12 import as_override
 
 
@@ -37,20 +36,22 @@ def prepare_corpus(
     reuse       a vocabulary.json to use instead of learning one
     out         the directory to write (default: prepared/NAME)
 
-    Raises UserError for an option that has no effect.
+    Raises UserError for an argument that has no effect.
     """
     check_arguments(suffixes, vocab_size)
     sides = corpus_sides(corpus, suffixes)
     source, target = as_pair(sides)
     if vocab_size and len(vocab_size) > len(sides):
         sizes = " ".join(map(str, vocab_size))
-        raise UserError(f"--vocab-size {sizes}: a language model has one vocabulary: give one size")
+        raise UserError(f"vocab_size {sizes}: a language model has one vocabulary: give one size")
     out = out or Path(PREPARED) / os.path.basename(os.path.realpath(corpus))
     kind, size = choose_vocabulary(kind, vocab_size, reuse)
     entry = read_manifest().get(corpus)
     downloaded = entry is not None and not entry.shipped
     if raw and not downloaded:
-        raise UserError(f"--raw {raw} has no effect: {corpus} is text already; leave it out")
+        raise UserError(
+            f"raw directory {raw} has no effect: {corpus} is text already; leave it out"
+        )
     text: str | Path = corpus
     if downloaded:
         text = out.with_name(f"{corpus}-text")
@@ -67,14 +68,14 @@ def prepare_corpus(
 
 
 def check_arguments(suffixes: Sequence[str] | None, vocab_size: Sequence[int] | None) -> None:
-    """Raise UserError if an option has more values than a corpus has sides, or a suffix twice."""
-    for option, values in {"--suffixes": suffixes, "--vocab-size": vocab_size}.items():
+    """Raise UserError if there are more values than a corpus has sides, or a suffix twice."""
+    for name, values in {"suffixes": suffixes, "vocab_size": vocab_size}.items():
         if values and len(values) > 2:
             given = " ".join(map(str, values))
-            raise UserError(f"{option} {given}: one value, or two, not more")
+            raise UserError(f"{name} {given}: one value, or two, not more")
     if suffixes and len({*suffixes}) < len(suffixes):
         given = " ".join(suffixes)
-        raise UserError(f"--suffixes {given}: name two suffixes, or one for a language model")
+        raise UserError(f"suffixes {given}: name two different ones, or one for a language model")
 
 
 def choose_vocabulary(
@@ -83,12 +84,10 @@ def choose_vocabulary(
     """Return kind and size of the vocabulary: requested, of `reuse`, or the defaults."""
     reused = Vocabularies.load(reuse) if reuse else None
     if reused and kind not in (None, reused.target.kind):
-        raise UserError(
-            f"--vocabulary {kind} has no effect: {reuse} is not of {kind}; leave it out"
-        )
-    chosen = reused.target.kind if reused else kind or DataConfig.vocabulary
+        raise UserError(f"vocabulary {kind} has no effect: {reuse} is not of {kind}; leave it out")
+    chosen = reused.target.kind if reused else kind or DEFAULT_KIND
     if vocab_size is None:
-        return chosen, reused.sizes if reused else Seq2SeqConfig.vocab_size
+        return chosen, reused.sizes if reused else DEFAULT_SIZE
     of_source, of_target = as_pair(vocab_size)
     return chosen, (of_source, of_target) if of_source else of_target
 

@@ -14,6 +14,9 @@ from dynconv.text.tokenizer_kinds import SPECIALS, TokenizerKind, recognize_kind
 from dynconv.value_checks import check_lines, is_unicode
 
 PAD, EOS, UNK = 0, 1, 2
+DEFAULT_KIND: VocabularyKind = "bytes"
+DEFAULT_SIZE = 32768
+"""kind and size of a vocabulary for which a recipe or a command names no others"""
 
 
 class Vocabulary:
@@ -26,7 +29,7 @@ class Vocabulary:
 
     @classmethod
     def learn(
-        cls, lines: Iterable[str], vocab_size: int, kind: VocabularyKind = "bytes"
+        cls, lines: Iterable[str], vocab_size: int, kind: VocabularyKind = DEFAULT_KIND
     ) -> "Vocabulary":
         """Learn `vocab_size` types, the special ones included, of a kind.
 
@@ -42,10 +45,7 @@ class Vocabulary:
         vocabulary = cls(chosen.learn(lines, vocab_size), chosen)
         if (size := len(vocabulary)) != vocab_size:
             problem = "the text yields" if size < vocab_size else "the text's characters alone are"
-            raise UserError(
-                f"{problem} {size} types, not {vocab_size}: give {size} as --vocab-size, or as "
-                "model.vocab_size of a recipe"
-            )
+            raise UserError(f"{problem} {size} types, not {vocab_size}: give {size} as vocab_size")
         return vocabulary
 
     def to_json(self, pretty: bool = False) -> str:

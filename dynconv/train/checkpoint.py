@@ -68,7 +68,7 @@ class CheckpointMeta(TypedDict):
     score: Number | None
     metric: NotRequired[str]
     history: NotRequired[list[ValidationRecord]]
-    """validations so far; missing from runs of dynconv 0.1"""
+    """validations so far; missing from runs of version 0.1"""
     vocabulary: str
     """sha256 of the run's vocabulary.json"""
     text: str
@@ -180,6 +180,6 @@ class Checkpoint(NamedTuple):
         """Return all validations up to this checkpoint, oldest first."""
         if "history" in self.meta:
             earlier = [Validation(**each) for each in self.meta["history"]]
-        else:  # of dynconv 0.1
+        else:  # a run of version 0.1
             earlier = validations_in_log(self.run, self.meta["update"], config)
         return [*earlier, self.validation] if self.validation else earlier

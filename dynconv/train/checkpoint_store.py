@@ -169,5 +169,5 @@ class CheckpointStore:
                 set_aside(later)
             return checkpoint
         if damaged:
-            raise UserError(f"{self.run}: no intact checkpoint; name another run directory (--run)")
+            raise UserError(f"{self.run}: no intact checkpoint; name another run directory")
         return None

@@ -22,7 +22,7 @@ def prepare_run_corpus(run: Path, recipe: Recipe, prepared: Path | None = None) 
     text = prepared_dir(run, recipe)
     if find_prepared(recipe.data.corpus) is None:
         part = path_inside(run, ".part")
-        remedy = "name another run directory (--run)"
+        remedy = "name another run directory"
         with disk_errors(run, remedy), scratch_folder(part) as scratch:
             if text.exists():  # left by a start that ended before its first checkpoint
                 if others := foreign_files(text):
@@ -55,7 +55,7 @@ def open_corpus(run: Path, recipe: Recipe, world: World) -> PreparedCorpus:
     if not world.is_rank_zero and not (run / VOCABULARY).exists():
         raise UserError(
             f"{run}: this process does not see the run directory of process 0: "
-            "give a --run on a file system that all machines share"
+            "put the run directory on a file system that all machines share"
         )
     corpus = open_prepared(prepared_dir(run, recipe), verify=world.local_rank == 0)
 

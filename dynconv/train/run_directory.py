@@ -87,13 +87,11 @@ def folder_lock(folder: Path) -> Iterator[None]:
     training fails before writing to it.
     """
     made = [each for each in (folder, *folder.parents) if not each.exists()]
-    make_folder(folder, "name another run directory (--run)")
-    check_writable(
-        folder / LOCK, f"allow it by chmod u+w {folder}, or name another run directory (--run)"
-    )
+    make_folder(folder, "name another run directory")
+    check_writable(folder / LOCK, f"allow it by chmod u+w {folder}, or name another run directory")
     message = f"{folder}: another process is training in it"
     try:
-        with locked(folder / LOCK, message, "end it, or name another run directory (--run)"):
+        with locked(folder / LOCK, message, "end it, or name another run directory"):
             yield
     except Exception:
         if folder.is_dir() and os.listdir(folder) == [MARK]:
@@ -127,7 +125,7 @@ def match_recorded_recipe(
     if changed := list_differences(recipe, recorded, ignored):
         raise UserError(
             f"{run} contains the run of another recipe ({'; '.join(changed)}): name another run "
-            f"directory (--run), give the same values, or put the new ones also into {run / RECIPE}"
+            f"directory, give the same values, or put the new ones also into {run / RECIPE}"
         )
     return recipe
 

@@ -85,7 +85,7 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None) -> Recipe:
     Raises UserError if the directory is not new, empty or a run directory.
     """
     if not is_run(run):
-        claim(run, "name another run directory (--run)")
+        claim(run, "name another run directory")
     if CheckpointStore(run).list_paths():
         return match_recorded_recipe(recipe, run)
     prepare_run_corpus(run, recipe, prepared)

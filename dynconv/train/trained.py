@@ -119,7 +119,7 @@ class TrainedModel(NamedTuple):
                 raise UserError(
                     f"{directory.absolute()}: not the text with which {self.checkpoint.path} was "
                     "trained: call dynconv from the directory to which the recipe's data.corpus is "
-                    "relative, or give --corpus"
+                    "relative, or name the corpus"
                 )
         return directory
 

@@ -140,7 +140,7 @@ def test_prepare_and_train_with_it(recipe_file, corpus, tmp_path, capsys):
     assert cli.main(again) == 0  # with as many types as that has
     assert "model.vocab_size=320" in capsys.readouterr().out
     line = fails(capsys, *prepare[:-1], tmp_path / "three", "--vocab-size", "300", "301", "302")
-    assert "--vocab-size 300 301 302: one value, or two, not more" in line
+    assert "vocab_size 300 301 302: one value, or two, not more" in line
     line = fails(capsys, "train", recipe_file, f"data.corpus={out}", "--run", tmp_path / "other")
     assert (
         "prepared with model.vocab_size=320, but the recipe has 300: give model.vocab_size=320"

@@ -237,7 +237,7 @@ train tiny.yaml --run r train..lr=1 | 'train..lr=1': write it as key=value
 train tiny.yaml --run r .train.lr=1 | '.train.lr=1': write it as key=value
 train tiny.yaml --run r train.=1 | 'train.=1': write it as key=value
 train tiny.yaml train.lr=1e-3 --run r train.lr=2e-3 | train.lr=1e-3 and train.lr=2e-3
-train tiny.yaml --run one | one: is a file, not a directory: name another run directory (--run)
+train tiny.yaml --run one | one: is a file, not a directory: name another run directory
 train tiny.yaml --run r data.corpus=nowhere | nowhere
 train tiny.yaml --run r data.corpus=one | one
 train tiny.yaml --run r data.corpus=directory | directory
@@ -298,7 +298,7 @@ data prepare text --suffixes '' en --out out | '' is not the suffix
 data prepare text --suffixes de ../en --out out | '../en' is not the suffix
 data prepare loop --suffixes de en --out out | loop
 data prepare text --suffixes de en --vocab-size 300 --out loop | loop
-data prepare text --suffixes de de --out out | --suffixes de de
+data prepare text --suffixes de de --out out | suffixes de de: name two different ones
 data prepare text --suffixes de en --vocab-size 1 2 3 --out out | 1 2 3
 data prepare text --suffixes de en --vocab-size 5 --out out | 5
 data prepare text --suffixes de en --vocab-size 99999 --out out | 99999

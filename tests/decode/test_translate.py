@@ -7,7 +7,7 @@ import torch
 from helpers.translators import model_of, six_positions
 
 from dynconv.config import DecodeConfig
-from dynconv.config.recipe import BEAM_OPTIONS
+from dynconv.config.recipe import BEAM_SETTINGS
 from dynconv.decode import beam_search, translate
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.stepper import IncrementalStepper
@@ -104,7 +104,7 @@ CHANGED = {
 """values that differ from the defaults and, for the length penalty, from 2"""
 
 
-@pytest.mark.parametrize("name", BEAM_OPTIONS)
+@pytest.mark.parametrize("name", BEAM_SETTINGS)
 def test_each_option_of_the_search_changes_an_output_or_a_score(vocabularies, name):
     model = model_of("dynamic", 300)
     model.output.weight.data *= 5  # sure of itself, it repeats words

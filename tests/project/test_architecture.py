@@ -164,6 +164,31 @@ def test_the_map_has_the_first_sentence_of_every_module():
     assert SECTION.search(TEXT)[0] == module_map(), "`make map` writes it"
 
 
+def test_only_the_command_line_speaks_of_options():
+    """Where strings of the other two rings name an option, the sentence has a whole command."""
+    names = "|".join([*commands(cli.make_parser(), "dynconv"), "torchrun"])
+    bare = {
+        f"{file.relative_to(ROOT)}: {sentence}"
+        for room in RINGS[0] | RINGS[1]
+        for file in (ROOT / "dynconv" / room).rglob("*.py")
+        for text in strings(file)
+        for sentence in re.split(r"[.;:] ", text)
+        if re.search(r"(?<!-)--[a-z]", sentence) and not re.search(rf"\b({names})\b", sentence)
+    }
+    assert not bare
+
+
+def strings(file: Path) -> list[str]:
+    """Return the strings of a Python file as in its code, except docstrings."""
+    nodes = [*ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    skipped = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    skipped |= {
+        id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values
+    }
+    kinds = (ast.Constant, ast.JoinedStr)
+    return [ast.unparse(n) for n in nodes if isinstance(n, kinds) and id(n) not in skipped]
+
+
 def test_every_path_in_a_comment_or_docstring_exists():
     """Paths as `tests/ops/test_ops.py`, from the root, the package, or the file's own folder.
 
@@ -320,7 +345,7 @@ LINES = {
             "class DecodeConfig:",
             "    wider: NonNegativeInt = 0\n    forbidden: tuple[NonNegativeInt, ...] = ()",
         ),
-        ("BEAM_OPTIONS = (", '    "wider",\n    "forbidden",'),
+        ("BEAM_SETTINGS = (", '    "wider",\n    "forbidden",'),
     ],
     "decode/search.py": [
         ("    constraints: Sequence[Constraint] = (),", "    wider: int = 0,"),
@@ -401,7 +426,7 @@ def test_an_option_and_a_constraint_of_the_search_take_the_lines_of_the_how_to(
     changed_package, recipe_file
 ):
     """A model that is trained already then decodes with them."""
-    for name in ("`beam_search`", "`DecodeConfig`", "`BEAM_OPTIONS`", "`make_search`"):
+    for name in ("`beam_search`", "`DecodeConfig`", "`BEAM_SETTINGS`", "`make_search`"):
         assert name in HOW_TO
     run = recipe_file.with_name("run")
     changes = ["decode.wider=1", "decode.forbidden=[5, 6]"]

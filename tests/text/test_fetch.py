@@ -162,7 +162,8 @@ def test_a_file_that_no_server_has_does_not_stop_the_others(server, manifest, ca
     for name in "xy":
         assert f"could not fetch {name}: {server.url}/{name}: 404 Not Found; " in message
     assert message.endswith(
-        "the same command tries again; or add --from DIR, a directory with x, y\n"
+        "the same command tries again; or run dynconv data fetch with --from DIR, a directory with "
+        "x, y\n"
     )
 
 
@@ -175,8 +176,8 @@ def test_a_read_only_destination_suggests_another(manifest, tmp_path, capsys, mo
     assert fetch("--from", tmp_path) == 0
     monkeypatch.setattr(fetching, "locked", refuse)
     told = (
-        f"{raw}: cannot be written (Read-only file system); give data fetch --out DIR, and data "
-        "prepare --raw DIR; the rest is kept"
+        f"{raw}: cannot be written (Read-only file system); fetch into another directory, and "
+        "prepare from there; the rest is kept"
     )
     with pytest.raises(UserError, match=re.escape(told)):
         unpack_corpus("small")
@@ -334,7 +335,7 @@ def test_from_takes_local_copies(server, manifest, tmp_path, capsys):
 def test_from_a_directory_that_is_not_there(manifest, tmp_path, capsys):
     manifest(described())
     message = failure(capsys, "--from", tmp_path / "nowhere")
-    assert f"--from {tmp_path / 'nowhere'}: no such directory" in message
+    assert f"{tmp_path / 'nowhere'}: no such directory" in message
 
 
 def killed(raw):
@@ -363,7 +364,10 @@ def test_files_without_a_mirror_are_reported_with_how_to_get_them(manifest, tmp_
     assert (said.out + said.err).count("Apply at") == 1 and not raw.exists()
     message = failure(capsys)
     assert "could not fetch input.txt: it has no mirror; " in message
-    remedy = "Apply at https://publisher.example. Then add --from DIR, a directory with "
+    remedy = (
+        "Apply at https://publisher.example. Then run dynconv data fetch with --from DIR, a "
+        "directory with "
+    )
     assert message.endswith(f"{remedy}input.txt, ref.txt\n")
     (tmp_path / "input.txt").write_text("eins\n")
     message = failure(capsys, "--from", tmp_path)

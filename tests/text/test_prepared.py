@@ -364,7 +364,7 @@ def test_a_vocabulary_of_each_side(tmp_path, corpus):
     pair = Pairs.from_corpus(found)[3]
     assert (source.decode(pair[0]), target.decode(pair[1])) == (text.source[3], text.target[3])
     with pytest.raises(
-        UserError, match=r"train.de: .*give \d+ as --vocab-size, .*; train.en: .*give \d+ as"
+        UserError, match=r"train.de: .*give \d+ as vocab_size; train.en: .*give \d+ as"
     ):
         encode_corpus(str(corpus), "de", "en", (999, 998), tmp_path / "other", "words")
 

@@ -82,7 +82,7 @@ def test_merges_depend_on_the_text():
 def test_errors_name_the_cause(tmp_path):
     with pytest.raises(UserError, match="vocab_size 100 is below 258"):
         Vocabulary.learn(["a"], 100)
-    with pytest.raises(UserError, match="yields 2.. types, not 5000: give 2.. as --vocab-size"):
+    with pytest.raises(UserError, match="yields 2.. types, not 5000: give 2.. as vocab_size"):
         Vocabulary.learn(["a b"], 5000)
     (tmp_path / "vocabulary.json").write_text("{")
     with pytest.raises(UserError, match="vocabulary.json"):

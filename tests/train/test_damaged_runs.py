@@ -350,7 +350,9 @@ def test_a_relative_corpus_that_means_another_text_elsewhere(
         assert (scores["corpus"], scores["sentences"]) == ("text", 20)
     else:
         line = told(capsys, ["evaluate", here / "run"])
-        assert f"{there / 'prepared'}: not the text with which" in line and "--corpus" in line
+        assert (
+            f"{there / 'prepared'}: not the text with which" in line and "name the corpus" in line
+        )
 
 
 @pytest.mark.parametrize("update", [1, 2])

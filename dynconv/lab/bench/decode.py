@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from dynconv.config import Recipe
-from dynconv.config.recipe import SEARCH_SETTINGS
+from dynconv.config.recipe import OUTPUT_SETTINGS
 from dynconv.config.unused import find_unused
 from dynconv.decode.stepper import IncrementalStepper, RecomputingStepper
 from dynconv.lab import ledger
@@ -87,6 +87,6 @@ def decode_overrides(recipe: Recipe) -> list[str]:
     unused = find_unused(recipe)
     return [
         f"decode.{name}={as_override(getattr(recipe.decode, name))}"
-        for name in (*SEARCH_SETTINGS, "batch_tokens")
+        for name in (*OUTPUT_SETTINGS, "batch_tokens")
         if f"decode.{name}" not in unused
     ]

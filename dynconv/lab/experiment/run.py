@@ -19,7 +19,7 @@ from dynconv.train.stopwatch import Stopwatch
 
 RESULTS = "results.json"
 OLD_RESULTS = "ablation.json"
-"""the name in runs of earlier versions, which is still read"""
+"""the name in runs of version 0.1, which is still read"""
 DIVERGES = "diverges"
 """the score of a run whose loss or score is not finite"""
 SPLIT = "test"

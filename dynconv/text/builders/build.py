@@ -16,7 +16,7 @@ from dynconv.errors import UserError, quoted, warn
 from dynconv.files import MARK, claim, disk_errors, locked
 from dynconv.schema import Count, validated
 from dynconv.text.builders.steps import MissingRawFileError
-from dynconv.text.fetch import Say, say_nothing, unpack_corpus
+from dynconv.text.fetch import Say, fetch_command, say_nothing, unpack_corpus
 from dynconv.text.manifest import CorpusEntry, require_corpus
 
 
@@ -53,7 +53,7 @@ def build_corpus(name: str, raw: Path, out: Path, say: Say = say_nothing) -> dic
         raise UserError(f"{out} is not a built corpus: remove it, or give another directory")
     else:
         try:
-            with disk_errors(part, "give another --out DIR"):
+            with disk_errors(part, "name another directory"):
                 out.parent.mkdir(parents=True, exist_ok=True)
                 lock = out.with_name(out.name + ".lock")
                 with locked(lock, f"{out}: another process is building it"):
@@ -75,7 +75,7 @@ def build_corpus(name: str, raw: Path, out: Path, say: Say = say_nothing) -> dic
 
 def write_corpus(entry: CorpusEntry, raw: Path, part: Path) -> None:
     build = require_builder(entry)
-    claim(part, "move it elsewhere, or give another --out")
+    claim(part, "move it elsewhere, or name another directory")
     counts = validated(dict[str, Count], build(raw, part), f"{entry.build} must return line counts")
     if not any(counts.values()):
         raise MissingRawFileError(f"{raw}: its files contain no usable line")
@@ -99,8 +99,7 @@ def require_builder(entry: CorpusEntry) -> Callable[[Path, Path], dict[str, int]
 def how_to_fetch_again(entry: CorpusEntry, raw: Path) -> str:
     """Return how to get raw files again: `fetch` skips an archive whose folder exists."""
     archives = {file.stem: file for file in entry.files if (raw / file.stem).is_dir()}
-    where = "" if raw == entry.directory else f" --out {raw}"
-    again = f"dynconv data fetch {entry.name}{where}, or the same with --from DIR for your own copy"
+    again = f"{fetch_command(entry, raw)}, or dynconv data fetch with --from DIR for your own copy"
     if not archives:
         return again
     doubtful = ", ".join(file.name for file in archives.values() if not file.checksums)
