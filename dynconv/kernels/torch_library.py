@@ -186,23 +186,23 @@ def refuse_softmax_conv(run, ctx, *gradients):
     raise NotImplementedError(f"softmax_conv's kernel has no second derivative: {remedy}")
 
 
-@define("talk(Tensor x, Tensor left, Tensor? right, int max_left, int max_right) -> Tensor")
-def differentiate_talk(run, ctx, g):
+@define("talk_conv(Tensor x, Tensor left, Tensor? right, int max_left, int max_right) -> Tensor")
+def differentiate_talk_conv(run, ctx, g):
     x, left, right = ctx.saved_tensors
-    dx, dleft, dright = run.talk_backward(g, x, left, right, *ctx.sizes)
+    dx, dleft, dright = run.talk_conv_backward(g, x, left, right, *ctx.sizes)
     return dx, dleft, None if right is None else dright, None, None  # autograd casts them
 
 
 @define(
-    "talk_backward(Tensor g, Tensor x, Tensor left, Tensor? right, int max_left, int max_right)"
-    " -> (Tensor, Tensor, Tensor)",
+    "talk_conv_backward(Tensor g, Tensor x, Tensor left, Tensor? right, int max_left,"
+    " int max_right) -> (Tensor, Tensor, Tensor)",
     lambda g, x, left, right, max_left, max_right: (
         x.new_empty(x.shape),
         torch.empty_like(contiguous_offsets(left)),
         torch.empty_like(contiguous_offsets(left[:0] if right is None else right)),
     ),
 )
-def refuse_talk(run, ctx, *gradients):
+def refuse_talk_conv(run, ctx, *gradients):
     raise NotImplementedError("talk_conv's kernels have no second derivative: use impl='band'")
 
 

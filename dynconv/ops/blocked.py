@@ -1,4 +1,4 @@
-"""Splits the band matrix of a convolution into blocks of positions: memory stays linear in T."""
+"""Splits a convolution into blocks of positions, to save memory or to fit into the cache."""
 
 from collections.abc import Iterator
 
@@ -24,3 +24,8 @@ def blocks(T: int, K: int, pad_left: int) -> Iterator[tuple[slice, slice, slice]
 def diagonals(band: Tensor, K: int) -> Tensor:
     """Return a view (..., S, K) of (..., S, S + K - 1) whose entry [t, j] is band[t, t + j]."""
     return band.flatten(-2).unfold(-1, K, band.shape[-1] + 1)
+
+
+def positions_in_cache(x: Tensor) -> int:
+    """Return how many positions of (B, T, C) fit into 1 MB of float32, about a core's cache."""
+    return max(1, 2**18 // max(1, x.shape[0] * x.shape[2]))

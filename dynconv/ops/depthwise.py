@@ -14,9 +14,10 @@ from torch import Tensor
 
 from dynconv.dtypes import accumulator_dtype
 from dynconv.kernels import cuda_ops, torch_ops
+from dynconv.ops.blocked import positions_in_cache
 from dynconv.ops.checks import check_conv
 from dynconv.ops.operator import Operator, Rule
-from dynconv.ops.shapes import pad_time, positions_in_cache
+from dynconv.ops.shapes import pad_time
 from dynconv.ops.trilinear import trilinear_conv
 
 

@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.kernels import cuda_ops, torch_ops
-from dynconv.ops.blocked import BLOCK, blocks, diagonals
+from dynconv.ops.blocked import BLOCK, blocks, diagonals, positions_in_cache
 from dynconv.ops.checks import check_conv
 from dynconv.ops.operator import Operator, Rule
-from dynconv.ops.shapes import pad_time, positions_in_cache, split_heads
+from dynconv.ops.shapes import pad_time, split_heads
 from dynconv.ops.trilinear import trilinear_conv
 
 

@@ -9,6 +9,8 @@ output is a sum over earlier positions, like attention's, without a softmax:
     out[b, t, h] = sum_{s <= t} gamma[h]^(t - s) (q[b, t, h] . k[b, s, h]) v[b, s, h]
 
 The paper also rotates q and k by an angle that grows with the position; this function does not.
+
+RetNet is the paper's network. The layer `Retention` and the mixer `retention` use this operator.
 """
 
 import torch

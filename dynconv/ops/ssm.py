@@ -14,6 +14,8 @@ Unrolled, the recurrence is a convolution with a kernel as long as the sentence:
 
     out[b, t, c] = sum_{s <= t} kernel[c, t - s] x[b, s, c]
     kernel[c, j] = 2 Re sum_n C[c, n] Bbar[c, n] exp(dt[c] A[c, n] j)
+
+The layer `S4D` and the mixer `ssm` use this operator, `diagonal_ssm`.
 """
 
 import torch

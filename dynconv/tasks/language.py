@@ -1,13 +1,11 @@
 """Language modelling: lines or blocks of a text, cross-entropy, perplexity, sampling."""
 
 import time
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from dynconv.config import DataConfig
 from dynconv.decode import sample, token_nll
 from dynconv.models import LanguageModel
 from dynconv.score import perplexity
@@ -36,9 +34,6 @@ class LanguageModeling(Task[LanguageModel]):
         """Return the cross-entropy; the adaptive softmax does not support label smoothing."""
         hidden = model.hidden_states(batch.prefix).flatten(0, 1)  # (B * T, C)
         return model.output.loss(hidden.index_select(0, batch.target_positions), batch.target)
-
-    def shipped_data(self) -> DataConfig:
-        return replace(self.recipe.data, corpus="jane-austen", source=None, target="txt")
 
     def unpadded_batch(self, ids: Tensor) -> Batch:
         return Batch.unpadded(ids[:, :0], ids)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
-from dynconv.config import DataConfig, Recipe
+from dynconv.config import Recipe
 from dynconv.errors import UserError
 from dynconv.score import Perplexity, Score
 from dynconv.text import Batch, Examples, PreparedCorpus, Vocabularies
@@ -66,8 +66,7 @@ class SplitScores:
 class Task(ABC, Generic[M]):
     """The interface of a task for training, validation and evaluation of models of class M.
 
-    Two methods each serve a single command: `shipped_data` is for `dynconv train --dry-run`, and
-    `unpadded_batch` for `dynconv estimate`.
+    `unpadded_batch` serves a single command, `dynconv estimate`.
     """
 
     unit: ClassVar[str]
@@ -85,10 +84,6 @@ class Task(ABC, Generic[M]):
 
         In eval mode (`model.training` is False) it is the plain cross-entropy, in nats.
         """
-
-    @abstractmethod
-    def shipped_data(self) -> DataConfig:
-        """Return the recipe's `data`, with a shipped corpus of the same kind of text."""
 
     @abstractmethod
     def unpadded_batch(self, ids: Tensor) -> Batch:

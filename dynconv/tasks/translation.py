@@ -3,11 +3,10 @@
 import textwrap
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from torch import Tensor
 
-from dynconv.config.recipe import OUTPUT_SETTINGS, DataConfig, DecodeConfig
+from dynconv.config.recipe import OUTPUT_SETTINGS, DecodeConfig
 from dynconv.decode import greedy, translate
 from dynconv.decode.stepper import IncrementalStepper, MakeStepper
 from dynconv.errors import UserError, shorten
@@ -53,12 +52,6 @@ class Translation(Task[Translator]):
         data = self.recipe.data
         assert data.source is not None  # the schema of recipes asks a translator for one
         return data.source, data.target
-
-    def shipped_data(self) -> DataConfig:
-        corpus, source, target = "libreoffice-de-en", "de", "en"
-        if METRICS[self.recipe.metric].of_summaries:
-            corpus, source, target = "debian-descriptions", "paragraph", "synopsis"
-        return replace(self.recipe.data, corpus=corpus, source=source, target=target)
 
     def unpadded_batch(self, ids: Tensor) -> Batch:
         return Batch.unpadded(ids, ids)

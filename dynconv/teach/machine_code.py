@@ -15,8 +15,8 @@ import jupytext
 
 from dynconv.kernels.cuda import build
 from dynconv.lab import ledger
-from dynconv.lab.simulate import nvdisasm, nvrtc
-from dynconv.lab.simulate.nvdisasm import Loop
+from dynconv.lab.nvidia import nvdisasm, nvrtc
+from dynconv.lab.nvidia.nvdisasm import Loop
 from dynconv.teach.checkout import require_checkout, run_tool
 from dynconv.teach.launch import HEADER
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from dynconv.lazy import import_lazily
 
 if TYPE_CHECKING:
-    from dynconv.text.batching import Batch, batch_by_length, collate, pad_sequences
+    from dynconv.text.batching import Batch, batch_by_length, collate_pairs, pad_sequences
     from dynconv.text.corpus import ParallelText, load_lines, load_parallel
     from dynconv.text.encode import encode_corpus
     from dynconv.text.examples import Examples, Excerpts, Pairs
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 # A list, since type checkers read it.
 __all__ = [
     "EOS", "PAD", "UNK", "Batch", "Examples", "Excerpts", "Pairs", "ParallelText", "PreparedCorpus",
-    "Vocabularies", "Vocabulary", "batch_by_length", "collate", "encode_corpus", "is_prepared",
-    "load_lines", "load_parallel", "open_prepared", "pad_sequences", "read_lines",
+    "Vocabularies", "Vocabulary", "batch_by_length", "collate_pairs", "encode_corpus",
+    "is_prepared", "load_lines", "load_parallel", "open_prepared", "pad_sequences", "read_lines",
 ]  # fmt: skip
 # Listing the corpora imports this package, and does not load PyTorch.
 __getattr__, __dir__ = import_lazily(
     __name__,
     {
-        "batching": ["Batch", "batch_by_length", "collate", "pad_sequences"],
+        "batching": ["Batch", "batch_by_length", "collate_pairs", "pad_sequences"],
         "corpus": ["ParallelText", "load_lines", "load_parallel"],
         "encode": ["encode_corpus"],
         "examples": ["Examples", "Excerpts", "Pairs"],

@@ -62,7 +62,7 @@ def pad_sequences(
     return torch.from_numpy(ids), torch.from_numpy(column >= end + eos_after)
 
 
-def collate(pairs: Sequence[Pair]) -> Batch:
+def collate_pairs(pairs: Sequence[Pair]) -> Batch:
     """Turn pairs of ids into a batch, with <eos> appended to source and target."""
     source, source_pad_mask = pad_sequences([s for s, _ in pairs], eos_after=True)
     targets = [t for _, t in pairs]
@@ -72,7 +72,7 @@ def collate(pairs: Sequence[Pair]) -> Batch:
     return Batch(source, source_pad_mask, prefix, target.flatten()[positions], positions)
 
 
-def collate_text(excerpts: Sequence[Ids]) -> Batch:
+def collate_excerpts(excerpts: Sequence[Ids]) -> Batch:
     """Turn excerpts, each with the token before it, into a batch without a source."""
     prefix, _ = pad_sequences([ids[:-1] for ids in excerpts])
     target, target_pad_mask = pad_sequences([ids[1:] for ids in excerpts])

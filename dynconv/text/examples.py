@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dynconv.text.batching import Batch, Pair, collate, collate_text
+from dynconv.text.batching import Batch, Pair, collate_excerpts, collate_pairs
 from dynconv.text.prepared import PreparedCorpus
 from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
 
@@ -68,7 +68,7 @@ class Pairs(Examples):
     max_source_tokens: int = sys.maxsize
     """maximum number of tokens of a source, with <eos>; longer ones are truncated"""
 
-    side_count, collate = 2, staticmethod(collate)
+    side_count, collate = 2, staticmethod(collate_pairs)
 
     @classmethod
     def from_corpus(cls, corpus: PreparedCorpus, max_source_tokens: int = sys.maxsize) -> "Pairs":
@@ -108,7 +108,7 @@ class Excerpts(Examples):
     """
 
     side_count = 1
-    collate = staticmethod(collate_text)
+    collate = staticmethod(collate_excerpts)
 
     @classmethod
     def from_corpus(cls, corpus: PreparedCorpus, block: int | None) -> "Excerpts":

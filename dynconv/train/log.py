@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from dynconv.files import disk_errors, path_inside, replace_text
 from dynconv.machine import peak_memory
@@ -121,26 +122,14 @@ class Log:
         self._file.close()
 
 
+def discard(*arguments: Any, **values: Any) -> None:
+    """Do nothing."""
+
+
 class SilentLog(Log):
     """The log of all other ranks, which discards everything."""
 
-    def __init__(self) -> None:
-        pass
-
-    def log_event(self, event: str, update: int, **values: float | str | None) -> None:
-        pass
-
-    def report_update(self, done: int, stats: UpdateStats) -> None:
-        pass
-
-    def report_validation(self, done: int, result: str, example: str) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+    __init__ = log_event = report_update = report_validation = say = close = discard
 
 
 @contextmanager

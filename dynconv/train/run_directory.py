@@ -162,6 +162,6 @@ def record_start(run: Path, recipe: Recipe, world: World, examples: int, left_ou
         "threads": torch.get_num_threads(),
         "processes": world.size,
         "examples": examples,
-        "too_long": left_out,
+        "left_out": left_out,
     }
     replace_text(path, json.dumps([*read_starts(run), start], indent=1))

@@ -52,8 +52,8 @@ def results_of(name: str, inputs: list, K: int, g: torch.Tensor, pad=None) -> tu
     if name == "talk_conv":
         x, left, right = *inputs, *[None] * (3 - len(inputs))
         sizes = K // 2, K - 1 - K // 2
-        gradients = kernels.talk_backward(g, x, left, right, *sizes)
-        return kernels.talk(x, left, right, *sizes), *gradients[: len(inputs)]
+        gradients = kernels.talk_conv_backward(g, x, left, right, *sizes)
+        return kernels.talk_conv(x, left, right, *sizes), *gradients[: len(inputs)]
     x, weight = inputs
     if name == "softmax_conv":
         gradients = kernels.softmax_conv_backward(g, x, weight, None, 0.0, pad)
@@ -360,7 +360,7 @@ def test_talk_with_windows_of_any_reach():
     for K, dtype in ((2, HALF), (255, HALF), (255, F32), (300, F32), (300, F64)):
         compare("talk_conv", dtype, 1, 400, 2, 6, K)
     x, left = torch.randn(1, 9, 4), torch.rand(1, 9, 2)
-    far = kernels.talk(x, left, left, 2**31 - 1, 1)  # the sum of the reaches is beyond an int
+    far = kernels.talk_conv(x, left, left, 2**31 - 1, 1)  # the sum of the reaches is beyond an int
     assert (far * (left[..., 0:1] > 2**-20)).abs().max() < 1e-7
 
 
@@ -389,8 +389,8 @@ def test_the_compiler_knows_the_width_of_contiguous_tensors():
         x, g = (torch.zeros(2, 9, n)[..., :C] for n in (apart, C))
         offsets = [plan.describe_tensor(torch.zeros(2, 9, 2))] * 2
         x, g = plan.describe_tensor(x), plan.describe_tensor(g)
-        (forward,) = launches.talk(x, *offsets, 3, 3).launches
-        _, backward = launches.talk_backward(g, x, *offsets, 3, 3).launches
+        (forward,) = launches.talk_conv(x, *offsets, 3, 3).launches
+        _, backward = launches.talk_conv_backward(g, x, *offsets, 3, 3).launches
         for launch in (forward, backward):
             assert launch.template == ("float", 4, width)
 

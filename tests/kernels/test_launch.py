@@ -25,7 +25,7 @@ from dynconv.kernels.torch_library import eager
 from dynconv.lab import ledger, simulate
 from dynconv.lab.bench.cases import Case, Shape
 from dynconv.lab.bench.kernels import predict, roofline
-from dynconv.lab.simulate import nvdisasm, nvrtc
+from dynconv.lab.nvidia import nvdisasm, nvrtc
 from dynconv.layers import DynamicConv
 from dynconv.ops.registry import OPERATORS
 
@@ -54,8 +54,8 @@ def names_of(dtype: torch.dtype, R: int, architecture: int) -> dict[str, set[str
         launches.softmax_conv_backward(x, x, dynamic, None, 0.0, 1),
         launches.cumulative_mean(x),
         launches.cumulative_mean_backward(x),
-        launches.talk(x, left, left, 1, 1),
-        launches.talk_backward(x, x, left, left, 1, 1),
+        launches.talk_conv(x, left, left, 1, 1),
+        launches.talk_conv_backward(x, x, left, left, 1, 1),
     ]
     x = x._replace(architecture=architecture)
     for K in (3, 8, 31, 48, 64):  # with tensor cores, a kernel for each
@@ -85,6 +85,7 @@ def compile_once(source: str, names: list[str], architecture: str) -> nvrtc.Comp
     """Compile these kernels, unless an earlier run of the tests has compiled just the same."""
     code, parser = build.inline_headers(source), Path(nvrtc.__file__).read_text()
     parts = [code, parser, *names, *nvrtc.compiler_options(architecture), nvrtc.version()]
+    parts.append(nvrtc.__name__)  # which a pickle names
 
     def make(path: Path) -> None:
         path.write_bytes(pickle.dumps(nvrtc.compile_program(code, names, architecture)))
@@ -593,8 +594,9 @@ def test_only_a_whole_pass_on_a_gpu_is_recorded(options, stats, written, tmp_pat
 
 def test_pytorch_knows_the_kernels_as_those_of_a_gpu():
     for name in (
-        "conv", "conv_grad_input", "conv_grad_weight", "conv_backward", "talk", "talk_backward",
-        "softmax_conv", "softmax_conv_backward", "cumulative_mean", "cumulative_mean_backward",
+        "conv", "conv_grad_input", "conv_grad_weight", "conv_backward", "softmax_conv",
+        "softmax_conv_backward", "talk_conv", "talk_conv_backward", "cumulative_mean",
+        "cumulative_mean_backward",
     ):  # fmt: skip
         assert torch._C._dispatch_has_kernel_for_dispatch_key(f"dynconv::{name}", "CUDA")
 

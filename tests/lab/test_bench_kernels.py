@@ -21,7 +21,7 @@ from dynconv.lab.bench.cases import Case, Shape, draw_inputs, dtype_name
 from dynconv.lab.bench.kernels import baselines, bench, correctness, gpu_bench, gpu_clock, roofline
 from dynconv.lab.bench.kernels.gpu_bench import GpuBench, References, make_row
 from dynconv.lab.bench.measure import CpuClock, Measurement, measure
-from dynconv.lab.simulate import nvdisasm, nvrtc
+from dynconv.lab.nvidia import nvdisasm, nvrtc
 
 F32, F64, HALF = torch.float32, torch.float64, torch.bfloat16
 SMALL = Shape(2, 12, 8, 2)
@@ -250,7 +250,7 @@ def spoiled(name: str, spoil):
     return SimpleNamespace(**functions | {name: lambda *arguments: spoil(right, *arguments)})
 
 
-FUNCTIONS = [a + b for a in ("conv", "talk", "softmax_conv") for b in ("", "_backward")]
+FUNCTIONS = [a + b for a in ("conv", "talk_conv", "softmax_conv") for b in ("", "_backward")]
 
 
 def nan_at_the_end(out):
@@ -291,7 +291,7 @@ def test_right_kernels_pass(operator, dtype, K, monkeypatch):
 @pytest.mark.parametrize(
     ("operator", "name"),
     [("light_conv", "conv"), ("dynamic_conv", "conv"), ("softmax_conv", "softmax_conv")]
-    + [("talk_conv", "talk")],
+    + [("talk_conv", "talk_conv")],
 )
 @pytest.mark.parametrize(
     "spoil",
@@ -310,7 +310,7 @@ def test_a_wrong_gradient_does_not_pass(which, spoil):
     def spoil_one(right, *arguments):
         return [spoil(z) if i == which else z for i, z in enumerate(right(*arguments))]
 
-    found = errors(spoiled("talk_backward", spoil_one), "talk_conv")
+    found = errors(spoiled("talk_conv_backward", spoil_one), "talk_conv")
     assert passes(found["forward"]) and not passes(found["backward"])
 
 

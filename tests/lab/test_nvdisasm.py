@@ -2,8 +2,8 @@
 
 import pytest
 
-from dynconv.lab.simulate import nvdisasm, nvrtc
-from dynconv.lab.simulate.nvdisasm import Loop
+from dynconv.lab.nvidia import nvdisasm, nvrtc
+from dynconv.lab.nvidia.nvdisasm import Loop
 
 LOOPS = """
 __global__ void loops(float* x, int n) {

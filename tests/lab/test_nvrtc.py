@@ -6,7 +6,7 @@ from importlib import metadata
 
 import pytest
 
-from dynconv.lab.simulate import nvrtc
+from dynconv.lab.nvidia import nvrtc
 
 SHIFT = """
 template <typename T, int N> __global__ void shift(T* x) {

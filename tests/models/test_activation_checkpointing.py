@@ -12,7 +12,7 @@ from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.models.mixers import MIXERS
 from dynconv.tasks import task_of
-from dynconv.text import collate
+from dynconv.text import collate_pairs
 from dynconv.train.update import BatchLoss
 
 DROPOUTS = dict.fromkeys(("dropout", "attention_dropout", "weight_dropout", "input_dropout"), 0.2)
@@ -23,7 +23,7 @@ def loss_and_gradients(recipe, wanted: bool, precision: str = "float32") -> list
     torch.manual_seed(0)
     model = build(recipe.model)
     set_activation_checkpointing(model, wanted)
-    loss = BatchLoss(model, task_of(recipe), precision)(collate(PAIRS))
+    loss = BatchLoss(model, task_of(recipe), precision)(collate_pairs(PAIRS))
     loss.backward()
     after = torch.rand(3)  # the generator has come as far
     return [loss.detach(), after, *(p.grad for p in model.parameters())]
@@ -63,7 +63,7 @@ def test_memory_falls_by_more_than_half(recipe):
     """Each of twenty blocks keeps its input and, in the decoder, the source's keys and values."""
     stack = sized_stack(10, "dynamic", (3,) * 10)
     model = build(replace(recipe.model, encoder=stack, decoder=stack))
-    batch = collate([([4] * 100, [5] * 100)] * 4)
+    batch = collate_pairs([([4] * 100, [5] * 100)] * 4)
     peaks = []
     loss_module = BatchLoss(model, task_of(recipe))
     for wanted in (False, True):

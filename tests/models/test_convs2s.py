@@ -22,7 +22,7 @@ from dynconv.layers.convs2s import (
 )
 from dynconv.models import build
 from dynconv.tasks import Translation
-from dynconv.text import EOS, collate, pad_sequences
+from dynconv.text import EOS, collate_pairs, pad_sequences
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.update import BatchLoss
 from dynconv.train.weights import load_weights, named_weights
@@ -342,8 +342,8 @@ def test_each_parameter_learns_and_padding_changes_no_loss():
         nn.init.normal_(parameter, std=0.3)
     pairs = [([3, 4, 5, 6], [5, 6]), ([7], [8, 9, 10, 4]), ([8, 3], [6])]
     loss_module = BatchLoss(model, Translation(Recipe()))
-    together = loss_module(collate(pairs))
-    close(together, sum(loss_module(collate([pair])) for pair in pairs))
+    together = loss_module(collate_pairs(pairs))
+    close(together, sum(loss_module(collate_pairs([pair])) for pair in pairs))
     together.backward()
     assert all(p.grad.abs().max() > 0 for p in model.parameters())
 

@@ -16,7 +16,7 @@ from dynconv.models import build
 from dynconv.models import loss as module
 from dynconv.models.loss import ChunkedLoss, label_smoothed_loss, projected_loss
 from dynconv.tasks import task_of
-from dynconv.text import collate
+from dynconv.text import collate_pairs
 from dynconv.train.update import BatchLoss
 
 N, C, V = 50, 8, 30
@@ -136,7 +136,7 @@ def test_the_loss_alone_needs_no_gradients():
 def test_every_model_without_adaptive_softmax_learns_from_chunks(recipe, monkeypatch, architecture):
     """Tied and weight-normalised outputs also get their gradients."""
     pairs = [([5, 6, 7], [8, 9]), ([5, 9], [7, 6, 5, 8])]
-    batch = collate(pairs)
+    batch = collate_pairs(pairs)
     if architecture == "convs2s":
         stack = ConvStackConfig(layers=1, channels=8, kernel_size=3)
         model = ConvS2SConfig(vocab_size=300, embedding=8, encoder=stack, decoder=stack)

@@ -52,8 +52,8 @@ def arguments() -> dict[str, list[tuple]]:
         "conv_grad_input": [(g, weight, 2), (g, shared, 4)],
         "conv_grad_weight": [(g, x, weight.shape, 2), (g, x, shared.shape, 4)],
         "conv_backward": [(g, x, weight, 2), (g, x, shared, 4)],
-        "talk": [(x, left, right, 3, 2), (x, left, None, 3, 0)],
-        "talk_backward": [(g, x, left, right, 3, 2), (g, x, left, None, 3, 0)],
+        "talk_conv": [(x, left, right, 3, 2), (x, left, None, 3, 0)],
+        "talk_conv_backward": [(g, x, left, right, 3, 2), (g, x, left, None, 3, 0)],
         "cumulative_mean": [(x,)],
         "cumulative_mean_backward": [(g,)],
         "conv_step": [(torch.randn(K, 3, C), row_of, torch.randn(B, H, K))],
@@ -65,7 +65,7 @@ def arguments() -> dict[str, list[tuple]]:
 @pytest.mark.parametrize("name", arguments())
 def test_the_schema_agrees_with_the_kernel(name, grad):
     """Schema, fake tensors, autograd and tracing agree with the kernel."""
-    if grad and name in ("conv_step", "talk_backward"):
+    if grad and name in ("conv_step", "talk_conv_backward"):
         pytest.skip("not differentiable")
     for case in arguments()[name]:
         if grad:
@@ -81,7 +81,7 @@ def test_arguments_name_every_operator():
     assert ours == set(arguments()) | only_on_gpus
 
 
-EAGER = eager(call, ["conv", "talk", "cumulative_mean"])
+EAGER = eager(call, ["conv", "talk_conv", "cumulative_mean"])
 """as on a GPU, with the C kernels instead of the CUDA kernels"""
 
 
@@ -113,7 +113,7 @@ def test_an_eager_call_has_the_derivatives_of_its_operator():
     for w in inputs[1:]:
         assert torch.autograd.gradgradcheck(lambda *z: EAGER.conv(*z, 1), (x, w))
     left = torch.rand(1, 4, 2, dtype=x.dtype, requires_grad=True)
-    (dx,) = torch.autograd.grad(EAGER.talk(x, left, None, 2, 0).sum(), x, create_graph=True)
+    (dx,) = torch.autograd.grad(EAGER.talk_conv(x, left, None, 2, 0).sum(), x, create_graph=True)
     with pytest.raises(NotImplementedError, match="no second derivative: use impl='band'"):
         dx.sum().backward()
 

@@ -12,7 +12,7 @@ from dynconv.config import DataConfig, DecodeConfig, LanguageModelConfig, StackC
 from dynconv.models import build
 from dynconv.tasks import Task, Translation, task_of
 from dynconv.tasks.translation import describe_search
-from dynconv.text import PreparedCorpus, Vocabularies, collate, encode_corpus
+from dynconv.text import PreparedCorpus, Vocabularies, collate_pairs, encode_corpus
 from dynconv.train.update import BatchLoss
 
 
@@ -73,7 +73,7 @@ def test_an_evaluation_records_the_settings_that_it_depends_on(case):
 
 def test_the_loss_is_smoothed_only_in_train_mode(recipe):
     """Validation and the search for the best checkpoint compare the plain cross-entropy."""
-    model, batch = build(replace(recipe.model, dropout=0.0)), collate([([5, 6], [7, 8])])
+    model, batch = build(replace(recipe.model, dropout=0.0)), collate_pairs([([5, 6], [7, 8])])
     plain = replace(recipe, train=replace(recipe.train, label_smoothing=0.0))
     smoothed, exact = (BatchLoss(model, Translation(each)) for each in (recipe, plain))
     assert smoothed(batch).item() != pytest.approx(exact(batch).item(), rel=1e-4)
@@ -86,8 +86,9 @@ def test_padding_does_not_reach_the_loss(recipe):
     loss_module = BatchLoss(model, Translation(recipe))
     short, long = ([5, 6], [7, 8]), ([5] * 20, [9] * 20)
     with torch.no_grad():
-        apart = [loss_module(collate([pair])).item() for pair in (short, long)]
-        assert loss_module(collate([short, long])).item() == pytest.approx(sum(apart), rel=1e-5)
+        apart = [loss_module(collate_pairs([pair])).item() for pair in (short, long)]
+        together = loss_module(collate_pairs([short, long])).item()
+        assert together == pytest.approx(sum(apart), rel=1e-5)
 
 
 def test_the_summary_names_each_setting_of_the_search_that_is_set():

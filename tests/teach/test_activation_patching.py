@@ -6,7 +6,7 @@ import torch
 from dynconv.config import Seq2SeqConfig, StackConfig
 from dynconv.lab import ledger
 from dynconv.models import build
-from dynconv.teach.measurements.activation_patching import REACH, exchange, only_difference
+from dynconv.teach.controls.activation_patching import REACH, exchange, only_difference
 
 
 class Letters:
@@ -39,12 +39,12 @@ def test_only_sentences_that_differ_in_one_token_are_exchanged():
 
 
 def test_the_record_is_that_of_the_lesson():
-    rows = ledger.read("bridge")["numbers"]["sentences"]
+    rows = ledger.read("activation-patching")["numbers"]["sentences"]
     assert len(rows) == 55 and rows[0]["tokens"] == 37 == len(rows[0]["stem"]["each"])
 
 
 def test_no_recorded_vector_beyond_the_encoders_reach_has_a_share():
-    rows = ledger.read("bridge")["numbers"]["sentences"]
+    rows = ledger.read("activation-patching")["numbers"]["sentences"]
     for word, place in (("particle", rows[0]["position"]), ("stem", 0)):
         each = rows[0][word]["each"]
         assert all(share == 0 for s, share in enumerate(each) if abs(s - place) > REACH)

@@ -23,11 +23,10 @@ from dynconv.teach.controls.warmup import DESCENTS, WARMED
 
 
 def test_each_record_has_its_control():
-    """Apart from that of lesson 14, which `dynconv.teach.measurements.talk_drift` writes."""
     records = {path.stem for path in data_dir().glob("results/controls-*.json")}
     names = [name for module in MODULES for name in module.CONTROLS]
     assert len(names) == len({*names})
-    assert {*names} == records - {"controls-talk"}
+    assert {*names} == records
     for module in MODULES:
         for name, control in module.CONTROLS.items():
             entry = ledger.read(name)

@@ -3,7 +3,7 @@
 import torch
 
 from dynconv.layers import Retention
-from dynconv.teach.measurements.fast_fading import faster_fading
+from dynconv.teach.controls.fast_fading import faster_fading
 
 
 def test_faster_fading_changes_the_factors_and_restores_them():

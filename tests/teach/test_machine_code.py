@@ -3,7 +3,7 @@
 import pytest
 
 from dynconv.lab import ledger
-from dynconv.lab.simulate import nvdisasm, nvrtc
+from dynconv.lab.nvidia import nvdisasm, nvrtc
 from dynconv.teach.checkout import require_checkout
 from dynconv.teach.machine_code import (
     KERNELS,

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dynconv.errors import UserError
-from dynconv.text import EOS, PAD, Batch, Pairs, batch_by_length, collate
+from dynconv.text import EOS, PAD, Batch, Pairs, batch_by_length, collate_pairs
 
 LENGTHS = [tuple(pair) for pair in np.random.default_rng(0).integers(0, 30, (500, 2)).tolist()]
 
@@ -45,7 +45,7 @@ def test_batches_by_length_waste_little():
 
 
 def test_collate_pads_and_shifts():
-    batch = collate([([5, 6], [7]), ([5], [8, 9])])
+    batch = collate_pairs([([5, 6], [7]), ([5], [8, 9])])
     assert batch.source.tolist() == [[5, 6, EOS], [5, EOS, PAD]]
     assert batch.prefix.tolist() == [[EOS, 7, PAD], [EOS, 8, 9]]
     assert batch.target.tolist() == [7, EOS, 8, 9, EOS]
@@ -69,7 +69,7 @@ def test_pairs_in_memory_are_those_of_the_lists(longest):
     expected = [(source[:longest], target) for source, target in lists]
     assert [(s.tolist(), t.tolist()) for s, t in cut] == expected
     assert cut.lengths([2, 0]).tolist() == [[len(side) + 1 for side in expected[i]] for i in (2, 0)]
-    batches = cut.batch([2, 0, 1]), collate([expected[i] for i in (2, 0, 1)])
+    batches = cut.batch([2, 0, 1]), collate_pairs([expected[i] for i in (2, 0, 1)])
     assert all(mine.equal(listed) for mine, listed in zip(*batches, strict=True))
 
 

@@ -71,7 +71,7 @@ from dynconv.config import load_recipe
 from dynconv.models import build, loss
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import task_of
-from dynconv.text import collate
+from dynconv.text import collate_pairs
 from dynconv.train.data import DataPosition, UpdateBatches
 from dynconv.train.distributed import join_processes
 from dynconv.train.stopwatch import Stopwatch
@@ -85,7 +85,9 @@ with join_processes(60) as world:
     model = build(recipe.model)
     # two batches on each rank, of other sentences on the other one
     batches = [
-        collate([([5 + i, 6, 7, 9 + world.rank], [8, 9 + i, 30]), ([5, 9], [7, 60 + i, 5, 8])])
+        collate_pairs(
+            [([5 + i, 6, 7, 9 + world.rank], [8, 9 + i, 30]), ([5, 9], [7, 60 + i, 5, 8])]
+        )
         for i in range(2)
     ]
     update = UpdateBatches(batches, [], [3, 4], 28, DataPosition())

@@ -82,7 +82,7 @@ def test_pairs_that_are_too_long_are_reported(recipe, tmp_path, capsys, max_leng
     said = f"{long} of 400 pairs are left out: a side has more than 20 tokens (data.max_example"
     assert (said in capsys.readouterr().err) == (long > 0)
     (start,) = json.loads((tmp_path / "environment.json").read_text())
-    assert (start["examples"], start["too_long"]) == (400, long)
+    assert (start["examples"], start["left_out"]) == (400, long)
 
 
 def test_the_longest_side_is_counted_with_eos():

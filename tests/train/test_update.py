@@ -14,7 +14,7 @@ from dynconv.config.optimizers import OPTIMIZERS, Optimizer
 from dynconv.models import build
 from dynconv.models.mixers import MIXERS
 from dynconv.tasks import Translation
-from dynconv.text import collate
+from dynconv.text import collate_pairs
 from dynconv.train import loop, train
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
@@ -27,7 +27,9 @@ from dynconv.train.update import BatchLoss, accumulate_gradients, make_update
 def one_update(pairs: list, sizes: list[int]) -> UpdateBatches:
     """An update of these pairs, in batches of these sizes."""
     ends = np.cumsum(sizes)
-    batches = [collate(pairs[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+    batches = [
+        collate_pairs(pairs[end - size : end]) for size, end in zip(sizes, ends, strict=True)
+    ]
     tokens = sum(len(batch.target) for batch in batches)
     return UpdateBatches(batches, [], [0] * len(batches), tokens, DataPosition())
 

@@ -70,16 +70,18 @@ def conv_backward(g: Tensor, x: Tensor, weight: Tensor, pad_left: int) -> tuple[
     return dx, conv_grad_weight(g, x, weight.shape, pad_left)
 
 
-def talk(x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int) -> Tensor:
+def talk_conv(
+    x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int
+) -> Tensor:
     x, left = contiguous_channels(x), contiguous_offsets(left)
     right = None if right is None else contiguous_offsets(right)
     y = torch.empty(x.shape, dtype=x.dtype)
     sizes = *x.shape, left.shape[2], max_left, max_right
-    call_c("talk", x.dtype, x, left, right, y, *sizes, *x.stride()[:2])
+    call_c("talk_conv", x.dtype, x, left, right, y, *sizes, *x.stride()[:2])
     return y
 
 
-def talk_backward(
+def talk_conv_backward(
     g: Tensor, x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of x, left and right; the last one is empty when right is None."""
@@ -90,7 +92,7 @@ def talk_backward(
     dright = torch.empty_like(left[:0] if right is None else right)
     sizes = *x.shape, left.shape[2], max_left, max_right
     tensors = g, x, left, right, dx, dleft, dright
-    call_c("talk_backward", x.dtype, *tensors, *sizes, *g.stride()[:2], *x.stride()[:2])
+    call_c("talk_conv_backward", x.dtype, *tensors, *sizes, *g.stride()[:2], *x.stride()[:2])
     return dx, dleft, dright
 
 
@@ -121,6 +123,6 @@ def conv_step(past: Tensor, row_of: Tensor, weight: Tensor) -> Tensor:
 
 
 implement(
-    "CPU", conv, conv_grad_input, conv_grad_weight, conv_backward, talk, talk_backward,
+    "CPU", conv, conv_grad_input, conv_grad_weight, conv_backward, talk_conv, talk_conv_backward,
     cumulative_mean, cumulative_mean_backward, conv_step,
 )  # fmt: skip

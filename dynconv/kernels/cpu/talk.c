@@ -39,8 +39,8 @@ static long reach_of(const real *offset, long n, real reach, long T) {
 }
 
 // y and x as in conv.c; left and right (B,T,H) in reals, contiguous; right may be NULL when R is 0.
-void talk(const stored *x, const real *left, const real *right, stored *y, long B, long T, long C,
-          long H, long L, long R, long xb, long xt, int threads) {
+void talk_conv(const stored *x, const real *left, const real *right, stored *y, long B, long T,
+               long C, long H, long L, long R, long xb, long xt, int threads) {
   long n = C / H, tiles = (T + TILE - 1) / TILE, width = up(n, W);
   int big = large(B * T * C), streamed = big && streams(y, n);
   real scale = 1 / (real)(L + R + 1);
@@ -93,9 +93,9 @@ void talk(const stored *x, const real *left, const real *right, stored *y, long 
 // dx (B,T,C), dleft and dright (B,T,H), all contiguous. A tile of dx takes in all windows that
 // reach it; what they add before the tile is added to its first row, what they add after it is
 // dropped, so that tiles need nothing of each other.
-void talk_backward(const stored *g, const stored *x, const real *left, const real *right,
-                   stored *dx, real *dleft, real *dright, long B, long T, long C, long H, long L,
-                   long R, long gb, long gt, long xb, long xt, int threads) {
+void talk_conv_backward(const stored *g, const stored *x, const real *left, const real *right,
+                        stored *dx, real *dleft, real *dright, long B, long T, long C, long H,
+                        long L, long R, long gb, long gt, long xb, long xt, int threads) {
   long n = C / H, tile = 2 * TILE, tiles = (T + tile - 1) / tile, width = up(n, W);
   int big = large(B * T * C), streamed = big && streams(dx, n);
   real scale = 1 / (real)(L + R + 1);

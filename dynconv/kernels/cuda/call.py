@@ -131,8 +131,8 @@ class Kernels:
     conv_backward = plan_runner(launches.conv_backward)
     softmax_conv = plan_runner(launches.softmax_conv)
     softmax_conv_backward = plan_runner(launches.softmax_conv_backward)
-    talk = plan_runner(launches.talk)
-    talk_backward = plan_runner(launches.talk_backward)
+    talk_conv = plan_runner(launches.talk_conv)
+    talk_conv_backward = plan_runner(launches.talk_conv_backward)
     cumulative_mean = plan_runner(launches.cumulative_mean)
     cumulative_mean_backward = plan_runner(launches.cumulative_mean_backward)
 
@@ -216,8 +216,8 @@ gpu_kernels = Kernels(launch_on_gpu)
 implement(
     "CUDA", gpu_kernels.conv, gpu_kernels.conv_grad_input, gpu_kernels.conv_grad_weight,
     gpu_kernels.conv_backward, gpu_kernels.softmax_conv, gpu_kernels.softmax_conv_backward,
-    gpu_kernels.talk, gpu_kernels.talk_backward, gpu_kernels.cumulative_mean,
+    gpu_kernels.talk_conv, gpu_kernels.talk_conv_backward, gpu_kernels.cumulative_mean,
     gpu_kernels.cumulative_mean_backward,
 )  # fmt: skip
-cuda_ops = eager(gpu_kernels, ["conv", "softmax_conv", "talk", "cumulative_mean"])
+cuda_ops = eager(gpu_kernels, ["conv", "softmax_conv", "talk_conv", "cumulative_mean"])
 """the operators for eager calls with tensors of a GPU"""

@@ -1,8 +1,8 @@
 """Plans the launches of each operator: which kernels run, on which grids, with which arguments.
 
-`conv`, `talk` and the others compute nothing: each returns the launches of the operation whose name
-and arguments it has. `Kernels` of call.py makes a method of the same name from it, which runs the
-launches; the simulator and the benchmark read them.
+`conv`, `talk_conv` and the others compute nothing: each returns the launches of the operation whose
+name and arguments it has. `Kernels` of call.py makes a method of the same name from it, which runs
+the launches; the simulator and the benchmark read them.
 
 Sizes: x is (B, T, C); heads H, taps K, channels per head R = C / H.
 """
@@ -254,7 +254,7 @@ def dropconnect_arguments(dropout: float) -> list[np.generic]:
     return [np.uint32(dropout * 2**32), np.float64(1 / (1 - dropout))]
 
 
-def talk(
+def talk_conv(
     x: ArraySpec, left: ArraySpec, right: ArraySpec | None, max_left: int, max_right: int
 ) -> LaunchPlan:
     """Plan TaLK; offsets are (B, T, H), and `right` is None in a causal layer."""
@@ -269,7 +269,7 @@ def talk(
     return LaunchPlan({"out": contiguous_like(x)}, (launch,))
 
 
-def talk_backward(
+def talk_conv_backward(
     g: ArraySpec,
     x: ArraySpec,
     left: ArraySpec,

@@ -20,7 +20,7 @@ from dynconv.lab.bench.measure import median_and_range
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import Recomputable
 from dynconv.tasks import Task, task_of
-from dynconv.text import Batch, collate
+from dynconv.text import Batch, collate_pairs
 from dynconv.train.update import BatchLoss
 
 RECIPE = "help-de-en-dynamic"
@@ -85,7 +85,7 @@ def random_batches(tokens: int, types: int) -> Iterator[Batch]:
     rng = np.random.default_rng(0)
     for length in rng.integers(6, 45, BATCHES):
         lengths = rng.integers(length - 3, length, (tokens // length, 2))
-        yield collate([tuple(rng.integers(5, types, n) for n in pair) for pair in lengths])
+        yield collate_pairs([tuple(rng.integers(5, types, n) for n in pair) for pair in lengths])
 
 
 def cpu_seconds() -> float:

@@ -84,8 +84,8 @@ ALLOCATE: dict[str, Callable] = {
     "conv_backward": lambda g, x, weight, *_: (torch.empty_like(x), torch.empty_like(weight)),
     "softmax_conv": lambda x, *_: torch.empty_like(x),
     "softmax_conv_backward": lambda g, x, w, *_: (torch.empty_like(x), torch.empty_like(w)),
-    "talk": lambda x, *_: torch.empty_like(x),
-    "talk_backward": lambda g, *inputs: tuple(map(torch.empty_like, inputs[:3])),
+    "talk_conv": lambda x, *_: torch.empty_like(x),
+    "talk_conv_backward": lambda g, *inputs: tuple(map(torch.empty_like, inputs[:3])),
 }
 """functions that allocate the outputs of an operator and leave them empty, keyed by its name"""
 
@@ -118,6 +118,6 @@ def make_calls(operators) -> dict[str, Callable[[], object]]:
         "dynamic_conv": partial(gradients, lambda: operators.conv(x, logits, pad), x, logits),
         "softmax_conv": partial(gradients, softmax, x, logits),
         "talk_conv": partial(
-            gradients, lambda: operators.talk(x, left, right, pad, pad), x, left, right
+            gradients, lambda: operators.talk_conv(x, left, right, pad, pad), x, left, right
         ),
     }

@@ -3,7 +3,6 @@
 simulator.py  compiles CUDA source for the CPU, and checks what a GPU leaves undefined
 launch.py     runs the plans of dynconv.kernels.cuda by it: `kernels`
 trace.py      records each access to memory, and sums them up
-nvrtc.py      compiles with NVIDIA's compiler, for the registers that a kernel takes
 """
 
 from dynconv.lab.simulate.launch import kernels

@@ -1,4 +1,4 @@
-"""Runs the controls of all lessons, and records them."""
+"""Runs the controls that need only the code of their lessons, and records them."""
 
 import torch
 

@@ -17,7 +17,7 @@ def call_forward(kernels, case: Case, inputs: Sequence, seed=None, dropout: floa
     kernels  torch.ops.dynconv, other Kernels, or the module `launches`
     """
     if case.operator == "talk_conv":
-        return kernels.talk(*inputs, case.K // 2, case.K // 2)
+        return kernels.talk_conv(*inputs, case.K // 2, case.K // 2)
     if case.operator == SOFTMAX_CONV:
         return kernels.softmax_conv(*inputs, seed, dropout, case.K // 2)
     return kernels.conv(*inputs, case.K // 2)
@@ -26,7 +26,7 @@ def call_forward(kernels, case: Case, inputs: Sequence, seed=None, dropout: floa
 def call_backward(kernels, case: Case, g, inputs: Sequence, seed=None, dropout: float = 0.0):
     """Call the operator's backward pass and return all inputs' gradients; see `call_forward`."""
     if case.operator == "talk_conv":
-        return kernels.talk_backward(g, *inputs, case.K // 2, case.K // 2)
+        return kernels.talk_conv_backward(g, *inputs, case.K // 2, case.K // 2)
     if case.operator == SOFTMAX_CONV:
         return kernels.softmax_conv_backward(g, *inputs, seed, dropout, case.K // 2)
     return kernels.conv_backward(g, *inputs, case.K // 2)

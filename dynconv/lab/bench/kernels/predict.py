@@ -15,7 +15,7 @@ from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.kernels import roofline
 from dynconv.lab.bench.kernels.calls import list_launches
 from dynconv.lab.bench.table import WIDTH, Column, bench_table, shape_title
-from dynconv.lab.simulate import nvdisasm, nvrtc
+from dynconv.lab.nvidia import nvdisasm, nvrtc
 
 ARCHITECTURES = "sm_75", "sm_80", "sm_90"
 

@@ -1,6 +1,6 @@
 """Trains retention with heads that fade as usual, and with heads that fade faster, for lesson 34.
 
-`python -m dynconv.teach.measurements.fast_fading FOLDER` trains both in FOLDER, or continues there,
+`python -m dynconv.teach.controls.fast_fading FOLDER` trains both in FOLDER, or continues there,
 and writes data/results/fast-fading.json.
 """
 
@@ -22,7 +22,7 @@ from dynconv.train import load_model, train
 
 RECIPE = "help-de-en-retention"
 OVERRIDES = ["train.precision=bfloat16", "train.seed=1", "train.updates=525"]
-COMMAND = "python -m dynconv.teach.measurements.fast_fading runs/fading"
+COMMAND = "python -m dynconv.teach.controls.fast_fading runs/fading"
 WHAT = f"""BLEU on the test split (beam 5) of two translators, each after `dynconv train \
 {RECIPE} {" ".join(OVERRIDES)}`: with retention as it is, whose head h keeps 1 - 2^(-5 - h) of its \
 state at each position, and with 1 - 2^(-1 - h) instead"""

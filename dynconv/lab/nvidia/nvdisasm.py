@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dynconv.errors import UserError
-from dynconv.lab.simulate.nvrtc import Compiled
+from dynconv.lab.nvidia.nvrtc import Compiled
 
 PACKAGE = "nvidia-cuda-nvdisasm"
 
@@ -27,7 +27,7 @@ PREDICATE = re.compile(r"^@!?U?P\w+ ")
 BRANCH = re.compile(r"\bBRA\b.*`\((\.L_x_\d+)\)")
 
 
-class Control(NamedTuple):
+class ControlBits(NamedTuple):
     """What an instruction of 128 bits tells the scheduler (Jia et al., arXiv:1804.06826, 2.1)."""
 
     stall: int
@@ -44,7 +44,7 @@ class Loop(NamedTuple):
     code: list[str]
     around: int = 0
     """instructions of the kernel that are not in the loop"""
-    control: Sequence[Control] = ()
+    control: Sequence[ControlBits] = ()
 
     @property
     def instructions(self) -> int:
@@ -170,13 +170,13 @@ def count_executed(section: str, taken: dict[int, int]) -> int:
     return count + 1
 
 
-def read_section(section: str) -> tuple[list[str], list[Control], dict[str, int]]:
+def read_section(section: str) -> tuple[list[str], list[ControlBits], dict[str, int]]:
     """Return a kernel's instructions, their controls, and the number of the one after each label.
 
     There are no controls in a listing without hexadecimal code.
     """
     code: list[str] = []
-    control: list[Control] = []
+    control: list[ControlBits] = []
     labels = {}
     for line in section.splitlines():
         if match := LABEL.match(line):
@@ -185,5 +185,5 @@ def read_section(section: str) -> tuple[list[str], list[Control], dict[str, int]
             code.append(" ".join(match[1].split()))
         elif match := UPPER_HALF.match(line):
             bits = int(match[1], 16)  # 64 to 127
-            control.append(Control(bits >> 41 & 15, bits >> 46 & 7, bits >> 52 & 63))
+            control.append(ControlBits(bits >> 41 & 15, bits >> 46 & 7, bits >> 52 & 63))
     return code, control, labels

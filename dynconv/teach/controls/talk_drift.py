@@ -1,6 +1,6 @@
 """Measures how far the channels drift that a trained TaLK translator sums, for lesson 14.
 
-`python -m dynconv.teach.measurements.talk_drift RUN` writes data/results/controls-talk.json.
+`python -m dynconv.teach.controls.talk_drift RUN` writes data/results/talk-drift.json.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from dynconv.train import load_model
 
 RECIPE = "help-de-en-tuned:talk train.precision=bfloat16 train.seed=2"
 COMMAND = f"""dynconv train {RECIPE} --run runs/talk
-python -m dynconv.teach.measurements.talk_drift runs/talk"""
+python -m dynconv.teach.controls.talk_drift runs/talk"""
 WHAT = "How far TaLK's channels drift: |mean| / deviation, quantiles over 192 channels"
 
 
@@ -56,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure how far TaLK's channels drift.")
     parser.add_argument("run", type=Path, help="a trained TaLK translator")
     run = parser.parse_args().run
-    record_control("controls-talk", Control(WHAT, [2], partial(measure_drift, run)), COMMAND)
+    record_control("talk-drift", Control(WHAT, [2], partial(measure_drift, run)), COMMAND)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Measures where a trained translator reads the two halves of a German verb, for lesson 22.
 
-`python -m dynconv.teach.measurements.activation_patching RUN`, where RUN is a trained
-German-English encoder-decoder, writes data/results/bridge.json. It exchanges vectors of the memory
+`python -m dynconv.teach.controls.activation_patching RUN`, where RUN is a trained German-English
+encoder-decoder, writes data/results/activation-patching.json. It exchanges vectors of the memory
 between two sentences that differ in one word: the particle (*Geben Sie ... ein* and *Geben Sie ...
 an*) or the stem (*Geben Sie ... ein* and *Stellen Sie ... ein*).
 """
@@ -25,7 +25,7 @@ from dynconv.train import load_model
 
 RECIPE = "help-de-en-tuned:dynamic train.seed=2 train.precision=bfloat16"
 COMMAND = f"""dynconv train {RECIPE} --run runs/tuned-dynamic-2
-python -m dynconv.teach.measurements.activation_patching runs/tuned-dynamic-2"""
+python -m dynconv.teach.controls.activation_patching runs/tuned-dynamic-2"""
 WHAT = (
     "vectors of the memory, exchanged in a trained DynamicConv between two German sentences that "
     "differ in one word. particle: Geben Sie ... ein and ... an, and log p(Enter) - log p(Specify) "
@@ -145,7 +145,8 @@ def main() -> None:
     trained = load_model(parser.parse_args().run)
     model, vocabulary = cast(Seq2Seq, trained.model), trained.vocabularies.source
     seeds = [trained.recipe.train.seed]
-    record_control("bridge", Control(WHAT, seeds, partial(measure, model, vocabulary)), COMMAND)
+    control = Control(WHAT, seeds, partial(measure, model, vocabulary))
+    record_control("activation-patching", control, COMMAND)
 
 
 if __name__ == "__main__":
