@@ -210,7 +210,7 @@ def test_lesson_33_still_defines_what_its_controls_use():
     names = run_definitions("33_forgetting")
     assert {"Reader", "Stack", "deal", "error", "teach_reader"} <= names.keys()
     record = ledger.read("controls-forgetting")["numbers"]
-    assert len(record) == 10 and all(len(scores) == 3 for scores in record.values())
+    assert len(record) == 13 and all(len(scores) == 3 for scores in record.values())
 
 
 def test_lesson_34_still_defines_what_its_control_uses_and_says():
