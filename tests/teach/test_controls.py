@@ -7,7 +7,11 @@ from math import inf, isqrt
 from operator import mul
 from statistics import median
 
+import torch
+from torch import nn
+
 from dynconv.lab import ledger
+from dynconv.layers import DynamicConv
 from dynconv.paths import data_dir
 from dynconv.score import bleu
 from dynconv.teach.controls.__main__ import MODULES
@@ -17,7 +21,7 @@ from dynconv.teach.controls.loudness import RATES, UNDONE
 from dynconv.teach.controls.normalizers import LOUD
 from dynconv.teach.controls.pointing import STACKS, describe_stack
 from dynconv.teach.controls.sharing import KERNELS, LONG
-from dynconv.teach.controls.softmax import PLACES
+from dynconv.teach.controls.softmax import PLACES, NoSquare
 from dynconv.teach.controls.softmax import RATES as SOFTMAX_RATES
 from dynconv.teach.controls.warmup import DESCENTS, WARMED
 
@@ -82,7 +86,7 @@ def test_lesson_07_still_defines_what_its_control_uses_and_says():
 def test_lesson_07_says_what_the_record_of_its_rates_says():
     assert "lr" in signature(run_definitions("07_softmax")["fit"]).parameters
     record = ledger.read("controls-softmax-rates")["numbers"]
-    assert len(record) == 2 * 4 * len(SOFTMAX_RATES) + 2 * 3 + 4
+    assert len(record) == 2 * 4 * len(SOFTMAX_RATES) + 2 * 3 + 4 + 2
     bits = {what: run["bits"] for what, run in record.items()}
     quieter = [bits[f"DynamicConv, none, post-norm, times 0.3, rate {lr}"] for lr in SOFTMAX_RATES]
     assert max(quieter[0] + quieter[1]) < 3.3 and sorted(quieter[2])[1] > 4
@@ -97,8 +101,29 @@ def test_lesson_07_says_what_the_record_of_its_rates_says():
         assert min(loud["bits"] + dynamic["bits"]) > 3.9
         assert 0.6 < median(loud[first]) / median(dynamic[first]) < 1.6
         assert max(loud[last]) < min(dynamic[last])
+    longer = "post-norm, times {}, rate 0.01, 210 updates"
+    recovered = record[f"LightConv, none, {longer.format(2.5)}"]["bits"]
+    no_square = record[f"NoSquare, none, {longer.format(1)}"]
+    late = ledger.read("controls-softmax")["numbers"]["DynamicConv, post-norm, 210 updates"]
+    assert max(recovered) < 3.25 and min(late + no_square["bits"]) > 3.4
+    longest = {"light": recovered, "dynamic": late, "no square": no_square["bits"]}
+    assert [*means(longest, 1).values()] == [3.2, 3.6, 3.7]
+    square = record["DynamicConv, none, post-norm, rate 0.01"]
+    starts = zip(no_square[first], square[first], strict=True)
+    assert all(abs(each - start) < 0.1 * start for each, start in starts)
     no_norm = [bits[f"LightConv, none, no norm, rate {lr}"] for lr in (*SOFTMAX_RATES, 0.1)]
     assert all(max(runs) < 3.7 for runs in no_norm[:3]) and min(no_norm[3]) > 90_000
+
+
+def test_lesson_07s_control_without_the_square_is_linear_in_size():
+    torch.manual_seed(0)
+    x = torch.randn(2, 9, 6, dtype=torch.float64)
+    for mixer, power in ((NoSquare, 1), (DynamicConv, 2)):
+        layer = mixer(6, 2, 3, causal=True, normalize="none").double()
+        for name, values in layer.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(values)
+        assert torch.allclose(layer(2 * x), 2**power * layer(x))
 
 
 def test_lesson_08_still_defines_what_its_controls_use():

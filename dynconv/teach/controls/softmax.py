@@ -3,7 +3,7 @@
 from math import prod
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from dynconv.layers import DynamicConv, LightConv
 from dynconv.teach.controls.control import Control, run_definitions
@@ -21,6 +21,14 @@ RATES = (0.003, 0.01, 0.03)
 """the learning rates of the second control"""
 STARTS = ((DynamicConv, 0.3), (LightConv, 2.5))
 """how loud two more free mixers start in it: one quieter than LightConv, one like DynamicConv"""
+
+
+class NoSquare(DynamicConv):
+    """DynamicConv whose scores ignore the size of their input, so that doubling it doubles y."""
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return the kernels (B, T, H, K) that x predicts after scaling to mean square 1."""
+        return super().logits(x / x.square().mean(-1, keepdim=True).sqrt())
 
 
 def softmax() -> dict[str, Any]:
@@ -102,9 +110,15 @@ def rates() -> dict[str, Any]:
         for mixer, loud in STARTS
         for lr in RATES
     }
-    return numbers | {
+    numbers |= {
         f"LightConv, none, no norm, rate {lr}": trained(LightConv, "none", lr=lr)
         for lr in (*RATES, 0.1)
+    }
+    return numbers | {
+        f"{mixer.__name__}, none, post-norm, times {loud}, rate 0.01, 210 updates": trained(
+            mixer, "none", "post", loud=loud, steps=210
+        )
+        for mixer, loud in ((LightConv, 2.5), (NoSquare, 1))
     }
 
 
