@@ -16,7 +16,7 @@ class UserError(ValueError):
     """
 
 
-class DivergedError(UserError):
+class NotFiniteOutputError(UserError):
     """Reports a model whose outputs are not finite."""
 
     def __init__(self) -> None:
