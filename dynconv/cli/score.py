@@ -98,7 +98,7 @@ def check_effects(
     if lowercase and all(kind.of_summaries for kind in kinds.values()):
         raise UserError("--lowercase has no effect: ROUGE always ignores case; leave it out")
     if language is not None:
-        if not any(kind.of_language for kind in kinds.values()):
+        if not any(kind.depends_on_language for kind in kinds.values()):
             raise UserError(
                 f"--language {language} has no effect on {' and '.join(kinds)}: leave it out"
             )

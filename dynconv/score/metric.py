@@ -94,7 +94,7 @@ class Metric(NamedTuple):
     """whether it scores summaries, not translations"""
     several_references: bool = False
     """whether it reads all references of a text, not only the first"""
-    of_language: bool = False
+    depends_on_language: bool = False
     """whether it depends on the language of the text"""
     note: str = ""
     """what the help of `dynconv score` says of it, in brackets"""
@@ -106,7 +106,7 @@ METRICS = {
     "bleu": Metric(plain_bleu, note="with chrF"),
     "bleu-tokenized": Metric(tokenized_bleu),
     "bleu-split": Metric(split_bleu, note="as the papers on WMT En-De report it"),
-    "bleu-detokenized": Metric(detokenized_bleu, of_language=True),
+    "bleu-detokenized": Metric(detokenized_bleu, depends_on_language=True),
     "rouge": Metric(mean_rouge, of_summaries=True),
     "rouge-75": Metric(rouge_75, of_summaries=True, several_references=True),
 }
