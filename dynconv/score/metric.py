@@ -52,6 +52,29 @@ def compute_metric(
     return compute(Comparison(hypotheses, references, language, bootstrap, lowercase))
 
 
+def score_report(
+    hypotheses: Sequence[str],
+    references: Sequence,
+    metrics: Sequence[str] = ("bleu",),
+    language: str = "en",
+    *,
+    lowercase: bool = False,
+) -> str:
+    """Return a line for each score of these metrics, with its 95% interval and signature.
+
+    Below each BLEU are its n-gram precisions, brevity penalty and lengths.
+    """
+    scores = [
+        score
+        for metric in metrics
+        for score in compute_metric(
+            metric, hypotheses, references, language, RESAMPLES, lowercase=lowercase
+        )
+    ]
+    unique = dict.fromkeys(scores)  # several metrics include sacreBLEU
+    return "\n".join(f"{s}\n    {s.detail}" if s.detail else str(s) for s in unique)
+
+
 def plain_bleu(texts: Comparison) -> list[Score]:
     """Compute sacreBLEU of plain text, then chrF."""
     return [texts.bleu(), chrf(texts.hypotheses, texts.references, bootstrap=texts.bootstrap)]
