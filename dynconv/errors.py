@@ -16,7 +16,7 @@ class UserError(ValueError):
     """
 
 
-class DivergedError(UserError):
+class NotFiniteOutputError(UserError):
     """Reports a model whose outputs are not finite."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ def name_hint(name: str, known: Iterable[str], otherwise: str) -> str:
     return did_you_mean(name, known) or f"{otherwise} {', '.join(known)}"
 
 
-def memory_error(error: BaseException) -> str | None:
+def out_of_memory_message(error: BaseException) -> str | None:
     """Return one line that says that memory has run out, or None for any other error.
 
     Python, PyTorch on a CPU, PyTorch on a GPU, and the dynamic linker each word it differently.

@@ -66,7 +66,7 @@ def checked_dataclass(cls: type) -> type:
 def per_side(vocab_size: int | tuple[int, int]) -> tuple[int, int]:
     """Return the numbers of types of source and target; one number stands for both.
 
-    `Vocabularies.sizes` of `dynconv.text` does the reverse.
+    `Vocabularies.vocab_size` of `dynconv.text` does the reverse.
     """
     return vocab_size if isinstance(vocab_size, tuple) else (vocab_size, vocab_size)
 

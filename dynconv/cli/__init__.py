@@ -16,7 +16,7 @@ from dynconv.cli.missing_package import explain_missing
 from dynconv.cli.parser import Parser, join_negative, refuse_repeated, unknown_arguments
 from dynconv.cli.stdout import discard_stdout, prepare_stdout
 from dynconv.cpu_memory import keep_cpu_memory
-from dynconv.errors import UserError, memory_error, shorten, warn
+from dynconv.errors import UserError, out_of_memory_message, shorten, warn
 
 COMMANDS = (
     "doctor", "data", "train", "tune", "experiment", "estimate", "plot", "translate", "generate",
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         discard_stdout()
         return BY_SIGNAL + 13  # SIGPIPE, a name that Windows lacks
     except (MemoryError, OSError, RuntimeError, ImportError) as error:
-        if reason := memory_error(error):
+        if reason := out_of_memory_message(error):
             return fail(f"{reason}: {MEMORY_REMEDY}", 1)
         if not isinstance(error, OSError):
             raise

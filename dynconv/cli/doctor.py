@@ -60,7 +60,7 @@ def describe_machine() -> str:
     )
     layout: dict[str, Any] = {"width": 99, "initial_indent": "  ", "subsequent_indent": "    "}
     layout |= {"break_on_hyphens": False, "break_long_words": False}  # paths stay whole
-    for text in (c_kernels(), cuda_kernels(), rest):
+    for text in (describe_c_kernels(), describe_cuda_kernels(), rest):
         lines += textwrap.wrap(text, **layout)
     for name, operator in OPERATORS.items():
         rules = ", else ".join(map(str, operator.rules))
@@ -99,7 +99,7 @@ def describe_gpus() -> list[str]:
     ]
 
 
-def c_kernels() -> str:
+def describe_c_kernels() -> str:
     """Say when auto chooses the C kernels and why, or what their absence costs."""
     import torch
 
@@ -124,7 +124,7 @@ def c_kernels() -> str:
     )
 
 
-def cuda_kernels() -> str:
+def describe_cuda_kernels() -> str:
     """Say when auto chooses the CUDA kernels and why, or what prevents them here."""
     import torch
 

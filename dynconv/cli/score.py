@@ -43,6 +43,7 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Score a file of outputs against references, with 95% intervals of BLEU and chrF."""
+    from dynconv.score.metric import score_report
     from dynconv.text.lines import stream_parallel
 
     metrics, files = options.metrics or ["bleu"], options.references
@@ -52,31 +53,6 @@ def run(options) -> None:
     references = [row[1] if len(files) == 1 else row[1:] for row in rows]
     language, lowercase = options.language or "en", options.lowercase
     print(score_report(hypotheses, references, metrics, language, lowercase=lowercase))
-
-
-def score_report(
-    hypotheses: Sequence[str],
-    references: Sequence,
-    metrics: Sequence[str] = ("bleu",),
-    language: str = "en",
-    *,
-    lowercase: bool = False,
-) -> str:
-    """Return a line for each score of these metrics, with its 95% interval and signature.
-
-    Below each BLEU are its n-gram precisions, brevity penalty and lengths.
-    """
-    from dynconv.score.metric import RESAMPLES, compute_metric
-
-    scores = [
-        score
-        for metric in metrics
-        for score in compute_metric(
-            metric, hypotheses, references, language, RESAMPLES, lowercase=lowercase
-        )
-    ]
-    unique = dict.fromkeys(scores)  # several metrics include sacreBLEU
-    return "\n".join(f"{s}\n    {s.detail}" if s.detail else str(s) for s in unique)
 
 
 def check_effects(
@@ -98,7 +74,7 @@ def check_effects(
     if lowercase and all(kind.of_summaries for kind in kinds.values()):
         raise UserError("--lowercase has no effect: ROUGE always ignores case; leave it out")
     if language is not None:
-        if not any(kind.of_language for kind in kinds.values()):
+        if not any(kind.depends_on_language for kind in kinds.values()):
             raise UserError(
                 f"--language {language} has no effect on {' and '.join(kinds)}: leave it out"
             )

@@ -52,7 +52,7 @@ class ModelConfigBase(ABC):
     def narrowed(self, channels: int, types: int) -> Self:
         """Return a model with the same layers, but about so many channels and so many types."""
 
-    def with_types(self, types: int) -> Any:
+    def vocab_size_of(self, types: int) -> Any:
         """Return this number as `vocab_size`, once or for each side as it is here."""
         return types if isinstance(self.vocab_size, int) else (types, types)
 
@@ -123,7 +123,7 @@ class MixerModelConfig(ModelConfigBase):
         """Return a narrow model, in which `others` are replaced, too."""
         return replace(
             self,
-            vocab_size=self.with_types(types),
+            vocab_size=self.vocab_size_of(types),
             channels=channels,
             ffn=channels,
             heads=channels if self.heads == self.channels else math.gcd(self.heads, 4),
@@ -211,7 +211,7 @@ class ConvS2SConfig(ModelConfigBase):
     def narrowed(self, channels: int, types: int) -> Self:
         return replace(
             self,
-            vocab_size=self.with_types(types),
+            vocab_size=self.vocab_size_of(types),
             embedding=channels,
             output=None,
             encoder=self.encoder.scaled(channels, self.embedding),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dynconv.errors import DivergedError, UserError
+from dynconv.errors import NotFiniteOutputError, UserError
 from dynconv.models import LanguageModel
 from dynconv.text import EOS, PAD
 
@@ -77,11 +77,11 @@ def next_probabilities(
                  together (Holtzman et al. 2020)
 
     They apply in this order, each to what the one before leaves. Padding is never drawn. Raises
-    UserError for an invalid option, and DivergedError for NaN.
+    UserError for an invalid option, and NotFiniteOutputError for NaN.
     """
     check_filters(temperature, top_k, top_p)
     if logp.isnan().any():
-        raise DivergedError
+        raise NotFiniteOutputError
     logp = logp.float().index_fill(1, torch.tensor([PAD], device=logp.device), -torch.inf)
     if temperature == 0:
         return torch.zeros_like(logp).scatter_(1, logp.argmax(1, keepdim=True), 1.0)

@@ -11,7 +11,7 @@ from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import beam_search
 from dynconv.decode.stepper import IncrementalStepper, MakeStepper
 from dynconv.decode.unknown import make_unknown_replacer
-from dynconv.errors import DivergedError, warn
+from dynconv.errors import NotFiniteOutputError, warn
 from dynconv.models import Translator
 from dynconv.text import Vocabularies, batch_by_length, pad_sequences
 
@@ -51,7 +51,7 @@ def translate(
             source, pad_mask = pad_sequences([sources[i] for i in chosen], eos_after=True)
             hypotheses = search(source.to(device), pad_mask.to(device))
             if not all(hypotheses):
-                raise DivergedError
+                raise NotFiniteOutputError
             outputs = [best.tokens for best, *_ in hypotheses]
             if replacer is None:
                 texts = [vocabularies.target.decode(ids) for ids in outputs]

@@ -8,7 +8,7 @@ from dynconv.config import Recipe
 from dynconv.text import is_prepared
 from dynconv.text.prepared import find_prepared
 from dynconv.train import train
-from dynconv.train.not_finite import NotFiniteError
+from dynconv.train.not_finite import DivergedError
 from dynconv.train.run_corpus import encode_recipe_corpus
 from dynconv.train.stopwatch import Stopwatch
 
@@ -22,7 +22,7 @@ def try_training(
     """
     try:
         return train(recipe, run, watch, prepared=shared_corpus(recipe, run.parent)), False
-    except NotFiniteError:
+    except DivergedError:
         return None, True
 
 

@@ -101,12 +101,12 @@ def load_space(name: str) -> SearchSpace:
 def check_not_replaced(overrides: Sequence[str], search: SearchSpace, space: str) -> None:
     """Raise UserError if an override and the space set the same entry.
 
-    The same if either sets one that every round decides (`train_for`). The overrides may state
-    train.updates, because the rounds train for shares of it.
+    The same if either sets one that every round decides (`overrides_of_round`). The overrides may
+    state train.updates, because the rounds train for shares of it.
     """
     reason = "has no effect: every trial validates once, at its end; leave it out"
     refuse_overrides(overrides, ["train.checkpoint_every"], reason)
-    for key in override_keys(train_for(1)) & search.settings.keys():
+    for key in override_keys(overrides_of_round(1)) & search.settings.keys():
         raise UserError(
             f"space {space} searches {key}, but each round decides it: pass --space FILE, "
             f"{copy_of(space)} without {key}"
@@ -139,11 +139,11 @@ def check_corners(
     """
     for settings in search.corners(keys):
         try:
-            load_recipe(name, [*overrides, *settings, *train_for(updates)])
+            load_recipe(name, [*overrides, *settings, *overrides_of_round(updates)])
         except UserError as error:
             remedy = f"pass --space FILE, {copy_of(space)} with values that fit"
             with suppress(UserError):
-                load_recipe(name, [*overrides, *settings, *train_for(MANY)])
+                load_recipe(name, [*overrides, *settings, *overrides_of_round(MANY)])
                 remedy = (
                     f"raise train.updates, because the first round trains for only {updates}, "
                     f"or {remedy}"
@@ -152,6 +152,6 @@ def check_corners(
             raise UserError(f"{error}; space {space} searches {drawn}: {remedy}") from None
 
 
-def train_for(updates: int) -> list[str]:
+def overrides_of_round(updates: int) -> list[str]:
     """Return the overrides with which a trial trains for `updates` updates and then validates."""
     return [f"train.updates={updates}", f"train.checkpoint_every={updates}"]

@@ -32,7 +32,7 @@ from dynconv.lab.search_space import (
     check_corners,
     check_not_replaced,
     load_space,
-    train_for,
+    overrides_of_round,
 )
 from dynconv.schema import Number, PositiveInt, validated_content
 from dynconv.tasks import Validation
@@ -99,7 +99,7 @@ def tune(
     with folder_lock(folder):
         study = open_study(folder, record["numbers"]["space"])
         candidates = draw_trials(study, distributions, trials, search)
-        for number, length in enumerate(map(train_for, updates)):
+        for number, length in enumerate(map(overrides_of_round, updates)):
             rounds.append([])
             for trial, settings in candidates:
                 recipe = load_recipe(name, [*overrides, *settings, *length])

@@ -52,6 +52,29 @@ def compute_metric(
     return compute(Comparison(hypotheses, references, language, bootstrap, lowercase))
 
 
+def score_report(
+    hypotheses: Sequence[str],
+    references: Sequence,
+    metrics: Sequence[str] = ("bleu",),
+    language: str = "en",
+    *,
+    lowercase: bool = False,
+) -> str:
+    """Return a line for each score of these metrics, with its 95% interval and signature.
+
+    Below each BLEU are its n-gram precisions, brevity penalty and lengths.
+    """
+    scores = [
+        score
+        for metric in metrics
+        for score in compute_metric(
+            metric, hypotheses, references, language, RESAMPLES, lowercase=lowercase
+        )
+    ]
+    unique = dict.fromkeys(scores)  # several metrics include sacreBLEU
+    return "\n".join(f"{s}\n    {s.detail}" if s.detail else str(s) for s in unique)
+
+
 def plain_bleu(texts: Comparison) -> list[Score]:
     """Compute sacreBLEU of plain text, then chrF."""
     return [texts.bleu(), chrf(texts.hypotheses, texts.references, bootstrap=texts.bootstrap)]
@@ -94,7 +117,7 @@ class Metric(NamedTuple):
     """whether it scores summaries, not translations"""
     several_references: bool = False
     """whether it reads all references of a text, not only the first"""
-    of_language: bool = False
+    depends_on_language: bool = False
     """whether it depends on the language of the text"""
     note: str = ""
     """what the help of `dynconv score` says of it, in brackets"""
@@ -106,7 +129,7 @@ METRICS = {
     "bleu": Metric(plain_bleu, note="with chrF"),
     "bleu-tokenized": Metric(tokenized_bleu),
     "bleu-split": Metric(split_bleu, note="as the papers on WMT En-De report it"),
-    "bleu-detokenized": Metric(detokenized_bleu, of_language=True),
+    "bleu-detokenized": Metric(detokenized_bleu, depends_on_language=True),
     "rouge": Metric(mean_rouge, of_summaries=True),
     "rouge-75": Metric(rouge_75, of_summaries=True, several_references=True),
 }

@@ -133,8 +133,8 @@ def check_free(out: Path) -> None:
 def load_vocabularies(path: Path, vocab_size: int | tuple[int, int]) -> Vocabularies:
     """Load vocabularies to use again. Raises UserError if they are not of this size."""
     vocabularies = Vocabularies.load(path)
-    if vocabularies.sizes != vocab_size:
-        sizes, asked = as_override(vocabularies.sizes), as_override(vocab_size)
+    if vocabularies.vocab_size != vocab_size:
+        sizes, asked = as_override(vocabularies.vocab_size), as_override(vocab_size)
         raise UserError(f"{path}: {sizes} types, not vocab_size {asked}: give {sizes}")
     return vocabularies
 

@@ -87,7 +87,7 @@ def choose_vocabulary(
         raise UserError(f"vocabulary {kind} has no effect: {reuse} is not of {kind}; leave it out")
     chosen = reused.target.kind if reused else kind or DEFAULT_KIND
     if vocab_size is None:
-        return chosen, reused.sizes if reused else DEFAULT_SIZE
+        return chosen, reused.vocab_size if reused else DEFAULT_SIZE
     of_source, of_target = as_pair(vocab_size)
     return chosen, (of_source, of_target) if of_source else of_target
 

@@ -98,7 +98,7 @@ class Vocabularies(NamedTuple):
     target: Vocabulary
 
     @property
-    def sizes(self) -> int | tuple[int, int]:
+    def vocab_size(self) -> int | tuple[int, int]:
         """The value of `model.vocab_size`: one number if joint, else one per side."""
         joint = self.source is self.target
         return len(self.target) if joint else (len(self.source), len(self.target))

@@ -8,7 +8,7 @@ from signal import SIGTERM, Signals
 
 from dynconv.config import Recipe
 from dynconv.cpu_memory import keep_cpu_memory
-from dynconv.errors import UserError, memory_error
+from dynconv.errors import UserError, out_of_memory_message
 from dynconv.train.data import iter_updates, prefetch
 from dynconv.train.distributed import join_processes
 from dynconv.train.log import Log, open_log
@@ -73,7 +73,7 @@ def explain_out_of_memory(recipe: Recipe) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if not (reason := memory_error(error)):
+        if not (reason := out_of_memory_message(error)):
             raise
         config = recipe.train
         now = config.batch_tokens

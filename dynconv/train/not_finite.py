@@ -11,12 +11,12 @@ from dynconv.train.session import Session
 from dynconv.train.update import SkippedUpdate
 
 
-class NotFiniteError(UserError):
+class DivergedError(UserError):
     """Reports that training diverged: a loss or a gradient is not finite."""
 
 
 def raise_not_finite(session: Session, update: UpdateBatches, skipped: SkippedUpdate) -> NoReturn:
-    """Write this rank's batches of a skipped update as text; raise NotFiniteError."""
+    """Write this rank's batches of a skipped update as text; raise DivergedError."""
     run, number = session.run, session.progress.updates + 1
     batches = [
         {
@@ -32,7 +32,7 @@ def raise_not_finite(session: Session, update: UpdateBatches, skipped: SkippedUp
     replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
     paths = session.world.gather(str(path))  # waits until all are written
     after = ", after others that were skipped" if session.skipped_in_a_row > 1 else ""
-    raise NotFiniteError(
+    raise DivergedError(
         f"{run}: loss {skipped.mean_loss:g}, gradient norm {skipped.grad_norm:g} at update {number}"
         f"{after}: continue from the last checkpoint with a lower train.lr or more train.warmup "
         f"in {run / RECIPE}; the sentences are in {', '.join(paths)}"

@@ -13,7 +13,7 @@ from conftest import ROOT
 from PIL import Image
 
 from dynconv.lab.style import COLORS
-from dynconv.teach.moving import KernelSoftmax, MixingRow
+from dynconv.teach.widgets import KernelSoftmax, MixingRow
 
 
 @pytest.fixture(scope="module")

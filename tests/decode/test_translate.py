@@ -12,7 +12,7 @@ from dynconv.decode import beam_search, translate
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.stepper import IncrementalStepper
 from dynconv.decode.translating import make_search
-from dynconv.errors import DivergedError
+from dynconv.errors import NotFiniteOutputError
 from dynconv.text import EOS, Vocabularies, Vocabulary, pad_sequences
 
 
@@ -125,5 +125,5 @@ def test_a_diverged_translator_is_named(vocabularies, value, stepwise):
     for parameter in model.parameters():
         parameter.data.fill_(value)
     config = DecodeConfig(beam=2, max_tokens=5, stepwise=stepwise)
-    with pytest.raises(DivergedError):
+    with pytest.raises(NotFiniteOutputError):
         translate(model, vocabularies, ["ein und zwanzig"], config)

@@ -75,7 +75,7 @@ def model(vocabularies):
     torch.manual_seed(1)
     stack = ConvStackConfig(2, 8, 3)
     model = build(
-        ConvS2SConfig(vocab_size=vocabularies.sizes, embedding=8, encoder=stack, decoder=stack)
+        ConvS2SConfig(vocab_size=vocabularies.vocab_size, embedding=8, encoder=stack, decoder=stack)
     )
     torch.nn.init.constant_(model.output.bias[UNK], 2.0)
     return model.eval()

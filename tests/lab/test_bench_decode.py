@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from conftest import write_recipe
 
 from dynconv.config import ConvS2SConfig, ConvStackConfig, DecodeConfig, load_recipe
-from dynconv.lab.bench.decode import decode_overrides
+from dynconv.lab.bench.decode import overrides_of_decode
 
 
 def test_the_record_of_the_decoding_benchmark_repeats_every_setting(recipe, tmp_path):
@@ -27,6 +27,6 @@ def test_the_record_of_the_decoding_benchmark_repeats_every_setting(recipe, tmp_
     assert unchanged == ["context_window"]  # which only language models have
     path = write_recipe(words, tmp_path)
     for config in (decode, replace(decode, replace_unknown=False)):  # without its dictionary
-        overrides = decode_overrides(replace(words, decode=config))
+        overrides = overrides_of_decode(replace(words, decode=config))
         read = load_recipe(path, overrides).decode
         assert read == (config if config.replace_unknown else replace(config, dictionary=None))

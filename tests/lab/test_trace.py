@@ -14,7 +14,7 @@ from dynconv.lab import simulate
 from dynconv.lab.simulate import CompileError, KernelFault
 from dynconv.lab.simulate.trace import request_cycles, trace, trace_launches, traffic
 from dynconv.teach.launch import KernelLaunch
-from dynconv.teach.moving import BlockTrace
+from dynconv.teach.widgets import BlockTrace
 
 if simulate.why_unavailable():
     pytest.skip(simulate.why_unavailable(), allow_module_level=True)

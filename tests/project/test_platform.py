@@ -10,7 +10,7 @@ import pytest
 
 import dynconv
 from dynconv import cli
-from dynconv.errors import memory_error
+from dynconv.errors import out_of_memory_message
 from dynconv.train import train
 
 COMMAND = [sys.executable, "-m", "dynconv"]
@@ -170,7 +170,7 @@ def test_too_little_memory_is_reported(error, reason, monkeypatch, capsys):
     line = capsys.readouterr().err
     assert line.startswith(f"dynconv: {reason}") and line.count("\n") == 1
     assert "lower --beam or the recipe's batch_tokens" in line
-    assert memory_error(RuntimeError("sizes differ")) is None
+    assert out_of_memory_message(RuntimeError("sizes differ")) is None
 
 
 def test_a_training_that_needs_too_much_memory(recipe_file, tmp_path):

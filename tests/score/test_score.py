@@ -10,7 +10,6 @@ from conftest import ROOT
 from sacrebleu.metrics import BLEU
 
 from dynconv import cli
-from dynconv.cli.score import score_report
 from dynconv.errors import UserError
 from dynconv.score import (
     bleu,
@@ -22,6 +21,7 @@ from dynconv.score import (
     split_compounds,
 )
 from dynconv.score import metric as module
+from dynconv.score.metric import score_report
 from dynconv.text import load_parallel
 from dynconv.text.corpus import require_references
 

@@ -14,7 +14,7 @@ import yaml
 from conftest import ROOT
 from helpers.lessons import LESSONS, TEMPLATE, TEXTS, all_cells, cells, prose
 
-from dynconv.teach import moving
+from dynconv.teach import widgets
 from dynconv.teach.lessons import check, hidden_parts, run, saved_form
 
 STAGES = [
@@ -29,7 +29,7 @@ STAGES = [
 ]
 """headings that say what a section does and not what it is about"""
 END = ["Exercises", "Recap", "References"]
-MOVING = re.compile(rf"({'|'.join(moving.__all__)})\(")
+WIDGET = re.compile(rf"({'|'.join(widgets.__all__)})\(")
 LAYOUT = re.compile(r"(A|An|One|Two|Three|Four|Five|Six|Seven|Eight) [a-z]+( of [a-z]+)?\.")
 """a caption that only says how the figure is laid out, as "Two rows of boxes." """
 KINDS = ("predict", "derive", "implement", "measure", "find the bug", "open")
@@ -239,7 +239,7 @@ def test_figures_have_alternative_texts_and_fold_their_code(text):
     first, *others = cells(text, "code")
     assert "hide-input" in tags(first), "fold the imports"
     for cell in others:
-        moves = MOVING.match(cell.source.split("\n")[-1])
+        moves = WIDGET.match(cell.source.split("\n")[-1])
         if cell.source.endswith("plt.show()") or moves:
             alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")
             caption, *rest = re.split(r"(?<=\.)\s+(?=[A-Z])", alt)

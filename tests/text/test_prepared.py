@@ -358,7 +358,7 @@ def test_opening_takes_no_memory(out):
 
 def test_a_vocabulary_of_each_side(tmp_path, corpus):
     found = encode_corpus(str(corpus), "de", "en", (280, 270), tmp_path / "out")
-    assert found.vocab_size == found.load_vocabularies().sizes == (280, 270)
+    assert found.vocab_size == found.load_vocabularies().vocab_size == (280, 270)
     text = load_parallel(str(corpus), "de", "en", "train")
     source, target = found.load_vocabularies()
     pair = Pairs.from_corpus(found)[3]

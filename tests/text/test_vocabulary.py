@@ -130,12 +130,12 @@ def test_two_vocabularies_in_one_file(tmp_path):
     words, pieces = Vocabulary.learn(WORDS, 7, "words"), Vocabulary.learn(WORDS, 270)
     Vocabularies(words, pieces).save(path)
     loaded = Vocabularies.load(path)
-    assert loaded.sizes == (7, 270)
+    assert loaded.vocab_size == (7, 270)
     assert loaded.source.encode(WORDS) == words.encode(WORDS)
     assert loaded.target.decode(pieces.encode(WORDS)[0]) == WORDS[0]
     Vocabularies(pieces, pieces).save(path)
     joint = Vocabularies.load(path)
-    assert joint.sizes == 270 and joint.source is joint.target
+    assert joint.vocab_size == 270 and joint.source is joint.target
     assert joint.target.encode(WORDS) == pieces.encode(WORDS)
 
 

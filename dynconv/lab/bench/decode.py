@@ -44,7 +44,7 @@ def bench_decode(
         Measurement("translate", name, "forward", call=partial(search, make_stepper=stepper))
         for name, stepper in steppers.items()
     ]
-    overrides = decode_overrides(recipe)
+    overrides = overrides_of_decode(recipe)
     options = ["--sentences", len(lines), "--rounds", rounds, "--checkpoint", checkpoint.path.name]
     command = ledger.command_line("bench", "decode", directory, *options, *overrides)
     what = f"{len(lines):,} test sentences translated with and without incremental state, in turns"
@@ -82,7 +82,7 @@ def bench_decode(
     say(f"written to {output}")
 
 
-def decode_overrides(recipe: Recipe) -> list[str]:
+def overrides_of_decode(recipe: Recipe) -> list[str]:
     """Return the decode settings of a recipe as overrides, to repeat them with any model."""
     unused = find_unused(recipe)
     return [

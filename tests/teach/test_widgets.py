@@ -13,7 +13,7 @@ from dynconv import ops
 from dynconv.lab.simulate.trace import ACCESS
 from dynconv.lab.style import COLORS
 from dynconv.teach import mixing_matrix
-from dynconv.teach.moving import (
+from dynconv.teach.widgets import (
     BeamGrowth,
     BlockTrace,
     KernelSoftmax,
@@ -90,7 +90,7 @@ BYTES = {chr(b): b for b in VISIBLE} | {chr(256 + i): b for i, b in enumerate(HI
 def loaded(browser, tmp_path_factory):
     """A page with all figures, each twice, and what goes wrong on it."""
     parts = "".join(figure._repr_html_() for figure in FIGURES * 2)
-    path = tmp_path_factory.mktemp("moving") / "page.html"
+    path = tmp_path_factory.mktemp("widgets") / "page.html"
     path.write_text(f"<meta charset=utf-8>{parts}", encoding="utf-8")
     page = browser.new_page()
     yield page, path.as_uri(), watch(page)

@@ -1,6 +1,6 @@
 """Interactive figures, whose Python class contains the data that a JavaScript file draws."""
 
-from dynconv.teach.moving.figures import (
+from dynconv.teach.widgets.figures import (
     BeamGrowth,
     BlockTrace,
     KernelSoftmax,
