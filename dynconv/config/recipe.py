@@ -56,6 +56,11 @@ class DataConfig:
     """maximum tokens of an example on its longer side, with <eos>. Training leaves out examples
     with more tokens than this or than train.batch_tokens, and reports how many"""
 
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """The suffixes of source and target, or of a language model's text."""
+        return (self.target,) if self.source is None else (self.source, self.target)
+
     def __post_init__(self) -> None:
         if self.block_size is not None and self.source is not None:
             raise ValueError(

@@ -80,7 +80,7 @@ def corpus_status(data: DataConfig) -> str:
     except NotPreparedError as error:
         return str(error)
     if not is_prepared(directory):
-        for split, suffix in product(("train", "valid"), filter(None, (data.source, data.target))):
+        for split, suffix in product(("train", "valid"), data.suffixes):
             require_split(directory, f"{split}.{suffix}")
     return str(directory)
 
@@ -88,7 +88,7 @@ def corpus_status(data: DataConfig) -> str:
 def write_excerpt(data: DataConfig, directory: Path) -> None:
     """Write a few lines of each split of a corpus into a new directory."""
     directory.mkdir()
-    suffixes = [suffix for suffix in (data.source, data.target) if suffix]
+    suffixes = data.suffixes
     for split, count in LINES.items():
         files = [require_split(corpus_dir(data.corpus), f"{split}.{suffix}") for suffix in suffixes]
         rows = zip(*map(stream_lines, files), strict=True)

@@ -175,7 +175,7 @@ def test_preparations_have_the_vocabulary_of_their_recipe():
         assert tuple(options.vocab_size) == (sizes if isinstance(sizes, tuple) else (sizes,))
         assert str(options.out or f"prepared/{options.corpus}") == data.corpus
         if options.suffixes:
-            assert options.suffixes == [side for side in (data.source, data.target) if side]
+            assert options.suffixes == [*data.suffixes]
     assert commands == 12
 
 

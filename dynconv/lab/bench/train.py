@@ -186,12 +186,12 @@ def random_text(directory: Path, lines: int, data: DataConfig) -> Path:
     words = ["".join(rng.choice(letters, rng.integers(2, 10))) for _ in range(60_000)]
     directory.mkdir(parents=True)
     for split, count in {"train": lines, "valid": 200}.items():
-        for side in filter(None, (data.source, data.target)):
+        for suffix in data.suffixes:
             lengths = np.clip(rng.lognormal(2.9, 0.6, count).astype(int), 1, 100)
             ranks = rng.zipf(1.1, int(lengths.sum())) % len(words)
             sentences = np.split(ranks, np.cumsum(lengths)[:-1])
             text = "".join(" ".join(words[rank] for rank in line) + "\n" for line in sentences)
-            (directory / f"{split}.{side}").write_text(text, encoding="utf-8")
+            (directory / f"{split}.{suffix}").write_text(text, encoding="utf-8")
     return directory
 
 

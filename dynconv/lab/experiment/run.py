@@ -93,8 +93,8 @@ class Run(NamedTuple):
     def check_split(self) -> None:
         """Raise UserError if the text that scores the run is missing."""
         data = self.recipe.data
-        for side in filter(None, (data.source, data.target)):
-            require_split(corpus_dir(data.corpus), f"{SPLIT}.{side}")
+        for suffix in data.suffixes:
+            require_split(corpus_dir(data.corpus), f"{SPLIT}.{suffix}")
 
     def _write(self, results: dict[str, Any]) -> None:
         replace_text(path_inside(self.directory, RESULTS), json.dumps(results, indent=1))
