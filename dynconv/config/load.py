@@ -22,10 +22,10 @@ from dynconv.config.find import (
     split_row,
 )
 from dynconv.config.legacy import rename_settings, split_kernels, split_normalize
-from dynconv.config.model import MODEL_CONFIGS, AnyModelConfig, Seq2SeqConfig
+from dynconv.config.model import MODEL_CONFIGS, AnyModelConfig
 from dynconv.config.recipe import PublishedScore, Recipe
 from dynconv.config.sizes import drop_inherited_sizes
-from dynconv.config.tree import Tree, flatten, merge, parse_overrides
+from dynconv.config.tree import DEFAULT_ARCHITECTURE, Tree, flatten, merge, parse_overrides
 from dynconv.config.unused import find_unused
 from dynconv.errors import UserError, name_hint, quoted, shorten
 from dynconv.schema import validated
@@ -218,7 +218,7 @@ def model_class(tree: Any, where: str) -> type[AnyModelConfig]:
     """Return the class of the section `model`, chosen by `architecture`."""
     name = tree.get("architecture") if isinstance(tree, dict) else None
     if name is None:
-        return Seq2SeqConfig
+        return MODEL_CONFIGS[DEFAULT_ARCHITECTURE]
     if not isinstance(name, str) or name not in MODEL_CONFIGS:
         hint = name_hint(str(name), MODEL_CONFIGS, "there are")
         raise UserError(f"{where}: model.architecture {quoted(name)} is not known; {hint}")

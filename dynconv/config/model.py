@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal, Self
 
 from dynconv.choices import Normalization
 from dynconv.config.stack import ConvStackConfig, StackConfig, per_layer
-from dynconv.config.tree import DEFAULT_ARCHITECTURE
 from dynconv.errors import name_hint, quoted
 from dynconv.models.mixers import require_mixer
 from dynconv.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass, per_side
@@ -143,7 +142,7 @@ OPTIONS = tuple(
 class Seq2SeqConfig(MixerModelConfig):
     """The encoder-decoder of Wu et al. 2019, section 5.1, and of TaLK."""
 
-    architecture: Literal["encoder-decoder"] = DEFAULT_ARCHITECTURE
+    architecture: Literal["encoder-decoder"] = "encoder-decoder"
     encoder: StackConfig = StackConfig(7, "dynamic", (3, 7, 15, 31, 31, 31, 31))
     decoder: StackConfig = StackConfig(6, "dynamic", (3, 7, 15, 31, 31, 31))
     embeddings: Literal["shared", "tied", "separate"] = "shared"

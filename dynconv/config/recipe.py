@@ -3,9 +3,10 @@
 from typing import Any, Literal
 
 from dynconv.choices import Precision, VocabularyKind
-from dynconv.config.model import MODEL_CONFIGS, AnyModelConfig, Seq2SeqConfig
+from dynconv.config.model import MODEL_CONFIGS, AnyModelConfig
 from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.config.schedules import SCHEDULES
+from dynconv.config.tree import DEFAULT_ARCHITECTURE
 from dynconv.errors import quoted
 from dynconv.schema import (
     Beam,
@@ -219,7 +220,7 @@ class Recipe:
 
     published: tuple[PublishedScore, ...] = ()
     data: DataConfig = DataConfig()
-    model: AnyModelConfig = Seq2SeqConfig()
+    model: AnyModelConfig = MODEL_CONFIGS[DEFAULT_ARCHITECTURE]()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
     metric: MetricName = "bleu"
