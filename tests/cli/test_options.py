@@ -1,6 +1,7 @@
 """Options of the command line: what they allow is accepted, the rest is refused in one line."""
 
 import argparse
+import inspect
 from collections.abc import Iterator
 from typing import get_args
 
@@ -9,6 +10,8 @@ from helpers.schema import STRANGE, bounds
 
 from dynconv import cli, schema
 from dynconv.choices import VocabularyKind
+from dynconv.decode import sample
+from dynconv.lab.recall import train_recall
 
 
 def numeric(parser=None, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str, str]]:
@@ -99,3 +102,16 @@ def test_an_unknown_command_is_one_line(arguments, capsys):
     assert cli.main(arguments) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and len(error) < 320
+
+
+@pytest.mark.parametrize(
+    "words, function", [("generate RUN", sample), ("bench recall", train_recall)]
+)
+def test_an_option_has_the_default_of_the_function(words, function):
+    """Otherwise `dynconv bench recall` would record a command that runs another measurement."""
+    options = vars(cli.make_parser().parse_args(words.split()))
+    parameters = inspect.signature(function).parameters.values()
+    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    shared = options.keys() & defaults.keys()
+    assert shared
+    assert {name: options[name] for name in shared} == {name: defaults[name] for name in shared}
