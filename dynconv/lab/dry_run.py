@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from dynconv.config import DataConfig, Recipe
 from dynconv.errors import UserError
 from dynconv.models import count_parameters
-from dynconv.score.metric import METRICS
+from dynconv.tasks import task_of
 from dynconv.text import is_prepared
 from dynconv.text.corpus import NotPreparedError, corpus_dir, require_split
 from dynconv.text.lines import stream_lines
@@ -42,7 +42,7 @@ def dry_run(recipe: Recipe) -> Iterator[str]:
     parameters = count_parameters(recipe.model)
     yield f"parameters     {parameters:,}: {4 * parameters / 1e9:.2f} GB of float32"
     yield f"text           {corpus_status(recipe.data)}"
-    shipped = shipped_data(recipe)
+    shipped = task_of(recipe).shipped_data()
     with TemporaryDirectory() as folder:
         text = Path(folder) / "text"
         run = Path(folder) / "run"
@@ -58,16 +58,6 @@ def dry_run(recipe: Recipe) -> Iterator[str]:
         )
         evaluation = trained.evaluate("test")
     yield f"scored         {evaluation.summary}; {evaluation.scores[0]}"
-
-
-def shipped_data(recipe: Recipe) -> DataConfig:
-    """Return the recipe's `data`, with a shipped corpus of the same kind of text."""
-    data = recipe.data
-    if data.source is None:
-        return replace(data, corpus="jane-austen", target="txt")
-    if METRICS[recipe.metric].of_summaries:
-        return replace(data, corpus="debian-descriptions", source="paragraph", target="synopsis")
-    return replace(data, corpus="libreoffice-de-en", source="de", target="en")
 
 
 def corpus_status(data: DataConfig) -> str:

@@ -1,11 +1,13 @@
 """Language modelling: lines or blocks of a text, cross-entropy, perplexity, sampling."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
+from dynconv.config import DataConfig
 from dynconv.decode import sample, token_nll
 from dynconv.models import LanguageModel
 from dynconv.score import perplexity
@@ -37,6 +39,9 @@ class LanguageModeling(Task[LanguageModel]):
 
     def unpadded_batch(self, ids: Tensor) -> Batch:
         return Batch.unpadded(ids[:, :0], ids)
+
+    def shipped_data(self) -> DataConfig:
+        return replace(self.recipe.data, corpus="jane-austen", target="txt")
 
     def training_examples(self, corpus: PreparedCorpus) -> Excerpts:
         return Excerpts.from_corpus(corpus, self.recipe.data.block_size)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
-from dynconv.config import Recipe
+from dynconv.config import DataConfig, Recipe
 from dynconv.errors import UserError
 from dynconv.score import Perplexity, Score
 from dynconv.text import Batch, Examples, PreparedCorpus, Vocabularies
@@ -66,7 +66,8 @@ class SplitScores:
 class Task(ABC, Generic[M]):
     """The interface of a task for training, validation and evaluation of models of class M.
 
-    `unpadded_batch` serves a single command, `dynconv estimate`.
+    `unpadded_batch` serves a single command, `dynconv estimate`, and `shipped_data` another,
+    `dynconv train --dry-run`.
     """
 
     unit: ClassVar[str]
@@ -88,6 +89,10 @@ class Task(ABC, Generic[M]):
     @abstractmethod
     def unpadded_batch(self, ids: Tensor) -> Batch:
         """Return a batch whose targets, and sources if there are any, are these ids (B, T)."""
+
+    @abstractmethod
+    def shipped_data(self) -> DataConfig:
+        """Return the recipe's `data`, with a shipped corpus of the same kind of text."""
 
     @abstractmethod
     def training_examples(self, corpus: PreparedCorpus) -> Examples:

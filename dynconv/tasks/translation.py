@@ -3,10 +3,11 @@
 import textwrap
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
-from dynconv.config.recipe import OUTPUT_SETTINGS, DecodeConfig
+from dynconv.config.recipe import OUTPUT_SETTINGS, DataConfig, DecodeConfig
 from dynconv.decode import greedy, translate
 from dynconv.decode.stepper import IncrementalStepper, MakeStepper
 from dynconv.errors import UserError, shorten
@@ -55,6 +56,14 @@ class Translation(Task[Translator]):
 
     def unpadded_batch(self, ids: Tensor) -> Batch:
         return Batch.unpadded(ids, ids)
+
+    def shipped_data(self) -> DataConfig:
+        data = self.recipe.data
+        if METRICS[self.recipe.metric].of_summaries:
+            return replace(
+                data, corpus="debian-descriptions", source="paragraph", target="synopsis"
+            )
+        return replace(data, corpus="libreoffice-de-en", source="de", target="en")
 
     def training_examples(self, corpus: PreparedCorpus) -> Pairs:
         return Pairs.from_corpus(corpus, self.recipe.data.max_source_tokens)
