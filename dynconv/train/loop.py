@@ -9,13 +9,13 @@ from signal import SIGTERM, Signals
 from dynconv.config import Recipe
 from dynconv.cpu_memory import keep_cpu_memory
 from dynconv.errors import UserError, out_of_memory_message
+from dynconv.train.averaging import complete_average
 from dynconv.train.data import iter_updates, prefetch
 from dynconv.train.distributed import join_processes
 from dynconv.train.log import Log, open_log
 from dynconv.train.not_finite import raise_not_finite
-from dynconv.train.restoring import load_averaged_weights
 from dynconv.train.run_directory import folder_lock
-from dynconv.train.saving import CheckpointSaver, save_average
+from dynconv.train.saving import CheckpointSaver
 from dynconv.train.session import Session
 from dynconv.train.setup import open_session
 from dynconv.train.signals import catch_signals
@@ -131,20 +131,6 @@ def run_updates(
     if config.average_checkpoints:
         complete_average(session, log)
     return None
-
-
-def complete_average(session: Session, log: Log) -> None:
-    """Load, validate and save the average of the last checkpoints, unless it is there already."""
-    done = session.progress.updates
-    if session.checkpoints.has_average(done):
-        return
-    count, asked = load_averaged_weights(session), session.recipe.train.average_checkpoints
-    validation = validate(session)
-    save_average(session, validation)
-    log.log_event("average", done, **validation._asdict())
-    all_there = "" if count == asked else f", not {asked}, because there are no more"
-    described = session.task.describe_validation(validation)
-    log.say(f"average of {count} checkpoint{'s' * (count > 1)}{all_there}: {described}")
 
 
 def validate_checkpoint(session: Session, saver: CheckpointSaver, log: Log) -> None:

@@ -1,7 +1,4 @@
-"""Restores a session from its newest checkpoint, which must fit recipe, text and machine.
-
-It also loads the average of several checkpoints.
-"""
+"""Restores a session from its newest checkpoint, which must fit recipe, text and machine."""
 
 import os
 
@@ -16,7 +13,7 @@ from dynconv.train.data import DataPosition
 from dynconv.train.distributed import World
 from dynconv.train.run_corpus import check_vocabulary
 from dynconv.train.session import Progress, Session
-from dynconv.train.weights import average_weights, load_weights, shape_and_dtype
+from dynconv.train.weights import load_weights, shape_and_dtype
 
 
 def restore(session: Session) -> None:
@@ -103,15 +100,3 @@ def check_resumable(checkpoint: Checkpoint, config: TrainConfig, world: World) -
             f"{checkpoint.path}: trained on a GPU, but none is visible here: see dynconv doctor, "
             "or set CUDA_VISIBLE_DEVICES= to continue on the CPU"
         )
-
-
-def load_averaged_weights(session: Session) -> int:
-    """Load the mean weights of the last `train.average_checkpoints` that were validated.
-
-    Returns how many there were.
-    """
-    count, checkpoints = session.recipe.train.average_checkpoints, session.checkpoints
-    newest = session.world.on_rank_zero(lambda: checkpoints.list_validated()[-count:])
-    mean = average_weights(checkpoint.read_weights() for checkpoint in newest)
-    load_weights(session.model, mean, checkpoints.directory)
-    return len(newest)

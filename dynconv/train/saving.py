@@ -1,4 +1,4 @@
-"""Saves the checkpoints of a session and their average.
+"""Saves the checkpoints of a session.
 
 Rank 0 copies the state, and training goes on while a thread writes the copy. One checkpoint is
 written at a time: the next one waits for it, and raises its errors.
@@ -9,9 +9,7 @@ from typing import Any
 
 import torch
 
-from dynconv.tasks import Validation
 from dynconv.text.prepared import TOKENS, VOCABULARY
-from dynconv.train.checkpoint import AVERAGE
 from dynconv.train.session import Session
 from dynconv.train.weights import named_weights
 
@@ -90,15 +88,3 @@ def copy_state(state: Any, earlier: Any = None) -> Any:
         earlier = earlier or {}
         return {key: copy_state(each, earlier.get(key)) for key, each in state.items()}
     return state
-
-
-def save_average(session: Session, validation: Validation) -> None:
-    """Save the averaged weights, which the model has now, with their validation."""
-    checkpoints = session.checkpoints
-
-    def write() -> None:
-        meta = checkpoints.choose("last").meta | validation._asdict()
-        checkpoints.discard_average()
-        checkpoints.write(AVERAGE, named_weights(session.model), None, meta)
-
-    session.world.on_rank_zero(write)
