@@ -86,7 +86,7 @@ def test_lesson_07_still_defines_what_its_control_uses_and_says():
 def test_lesson_07_says_what_the_record_of_its_rates_says():
     assert "lr" in signature(run_definitions("07_softmax")["fit"]).parameters
     record = ledger.read("controls-softmax-rates")["numbers"]
-    assert len(record) == 2 * 4 * len(SOFTMAX_RATES) + 2 * 3 + 4 + 2
+    assert len(record) == 2 * 4 * len(SOFTMAX_RATES) + 3 * 3 + 4 + 2
     bits = {what: run["bits"] for what, run in record.items()}
     quieter = [bits[f"DynamicConv, none, post-norm, times 0.3, rate {lr}"] for lr in SOFTMAX_RATES]
     assert max(quieter[0] + quieter[1]) < 3.3 and sorted(quieter[2])[1] > 4
@@ -141,8 +141,10 @@ def test_lesson_12_still_defines_what_its_controls_use():
     record = ledger.read("controls-normalizers")["numbers"]
     assert record["default weights"].keys() == names["TEN"].keys()
     assert tuple(record["200 steps"]) == tuple(record["quiet start"]) == LOUD
-    several = [*record["quiet start"].values(), *record["pre-norm"].values()]
+    kinds = ("quiet start", "shortcut", "pre-norm")
+    several = [bits for kind in kinds for bits in record[kind].values()]
     assert all(len(bits) == 3 for bits in several)
+    assert min(min(record["shortcut"][kind]) for kind in LOUD) > max(record["mixers off"])
 
 
 def test_lesson_13_still_defines_what_its_controls_use():
