@@ -101,6 +101,14 @@ def test_lesson_07_says_what_the_record_of_its_rates_says():
         assert min(loud["bits"] + dynamic["bits"]) > 3.9
         assert 0.6 < median(loud[first]) / median(dynamic[first]) < 1.6
         assert max(loud[last]) < min(dynamic[last])
+    name = "{}, none, post-norm{}, rate {}"
+    for lr, default_mean, light_mean in ((0.003, 3.8, 3.7), (0.01, 4.0, 3.3)):
+        default = record[name.format("DynamicConv", ", default weights", lr)]
+        light_bits = bits[name.format("LightConv", "", lr)]
+        both = means({"default": default["bits"], "light": light_bits}, 1)
+        assert [*both.values()] == [default_mean, light_mean]
+        assert (min(default["bits"]) < max(light_bits)) == (lr == 0.003)
+        assert round(median(default[first])) == 11
     longer = "post-norm, times {}, rate 0.01, 210 updates"
     recovered = record[f"LightConv, none, {longer.format(2.5)}"]["bits"]
     no_square = record[f"NoSquare, none, {longer.format(1)}"]
