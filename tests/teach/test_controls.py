@@ -86,7 +86,7 @@ def test_lesson_07_still_defines_what_its_control_uses_and_says():
 def test_lesson_07_says_what_the_record_of_its_rates_says():
     assert "lr" in signature(run_definitions("07_softmax")["fit"]).parameters
     record = ledger.read("controls-softmax-rates")["numbers"]
-    assert len(record) == 2 * 4 * len(SOFTMAX_RATES) + 2 * 3 + 4 + 2
+    assert len(record) == 2 * 4 * len(SOFTMAX_RATES) + 3 * 3 + 4 + 2
     bits = {what: run["bits"] for what, run in record.items()}
     quieter = [bits[f"DynamicConv, none, post-norm, times 0.3, rate {lr}"] for lr in SOFTMAX_RATES]
     assert max(quieter[0] + quieter[1]) < 3.3 and sorted(quieter[2])[1] > 4
@@ -101,6 +101,14 @@ def test_lesson_07_says_what_the_record_of_its_rates_says():
         assert min(loud["bits"] + dynamic["bits"]) > 3.9
         assert 0.6 < median(loud[first]) / median(dynamic[first]) < 1.6
         assert max(loud[last]) < min(dynamic[last])
+    name = "{}, none, post-norm{}, rate {}"
+    for lr, default_mean, light_mean in ((0.003, 3.8, 3.7), (0.01, 4.0, 3.3)):
+        default = record[name.format("DynamicConv", ", default weights", lr)]
+        light_bits = bits[name.format("LightConv", "", lr)]
+        both = means({"default": default["bits"], "light": light_bits}, 1)
+        assert [*both.values()] == [default_mean, light_mean]
+        assert (min(default["bits"]) < max(light_bits)) == (lr == 0.003)
+        assert round(median(default[first])) == 11
     longer = "post-norm, times {}, rate 0.01, 210 updates"
     recovered = record[f"LightConv, none, {longer.format(2.5)}"]["bits"]
     no_square = record[f"NoSquare, none, {longer.format(1)}"]
@@ -141,8 +149,10 @@ def test_lesson_12_still_defines_what_its_controls_use():
     record = ledger.read("controls-normalizers")["numbers"]
     assert record["default weights"].keys() == names["TEN"].keys()
     assert tuple(record["200 steps"]) == tuple(record["quiet start"]) == LOUD
-    several = [*record["quiet start"].values(), *record["pre-norm"].values()]
+    kinds = ("quiet start", "shortcut", "pre-norm")
+    several = [bits for kind in kinds for bits in record[kind].values()]
     assert all(len(bits) == 3 for bits in several)
+    assert min(min(record["shortcut"][kind]) for kind in LOUD) > max(record["mixers off"])
 
 
 def test_lesson_13_still_defines_what_its_controls_use():

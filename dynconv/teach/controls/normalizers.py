@@ -42,6 +42,7 @@ def normalizers() -> dict[str, Any]:
         "times 0.1, 200 steps": {kind: bits(f, steps=200) for kind, f in quiet.items()},
         "200 steps": {kind: bits(f, steps=200) for kind, f in loud.items()},
         "quiet start": {kind: seeds(f, start=0.1) for kind, f in loud.items()},
+        "shortcut": {kind: seeds(ten[kind], shortcut=True) for kind in ("softmax", *LOUD)},
         "pre-norm": {kind: seeds(ten[kind], norm="pre") for kind in ("softmax", *LOUD)},
     }
     names["DynamicConv"] = Released

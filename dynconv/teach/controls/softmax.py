@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from dynconv.layers import DynamicConv, LightConv
 from dynconv.teach.controls.control import Control, run_definitions
+from dynconv.teach.controls.normalizers import Released
 
 MIXERS = (LightConv, DynamicConv)
 PLACES = (
@@ -108,6 +109,12 @@ def rates() -> dict[str, Any]:
             mixer, "none", "post", loud=loud, lr=lr
         )
         for mixer, loud in STARTS
+        for lr in RATES
+    }
+    numbers |= {
+        f"DynamicConv, none, post-norm, default weights, rate {lr}": trained(
+            Released, "none", "post", lr=lr
+        )
         for lr in RATES
     }
     numbers |= {
