@@ -63,14 +63,6 @@ def checked_dataclass(cls: type) -> type:
     return cls
 
 
-def per_side(vocab_size: int | tuple[int, int]) -> tuple[int, int]:
-    """Return the numbers of types of source and target; one number stands for both.
-
-    `Vocabularies.vocab_size` of `dynconv.text` does the reverse.
-    """
-    return vocab_size if isinstance(vocab_size, tuple) else (vocab_size, vocab_size)
-
-
 def validated(schema: Any, tree: Any, where: str, section: str = "") -> Any:
     """Return the value of a type that YAML or JSON describes.
 

@@ -25,7 +25,8 @@ def run_list(options) -> None:
 def corpus_table() -> str:
     """Return the table of all corpora, one per line."""
     from dynconv.table import align
-    from dynconv.text.manifest import SPLITS, read_manifest
+    from dynconv.text.corpus import SPLITS
+    from dynconv.text.manifest import read_manifest
 
     rows = [("name", "kind", "suffixes", "train / valid / test lines", "licence", "status")]
     for entry in read_manifest().values():

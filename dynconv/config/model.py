@@ -13,8 +13,8 @@ from dynconv.choices import Normalization
 from dynconv.config.stack import ConvStackConfig, StackConfig, per_layer
 from dynconv.errors import name_hint, quoted
 from dynconv.models.mixers import require_mixer
-from dynconv.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass, per_side
-from dynconv.text.vocabulary import DEFAULT_SIZE
+from dynconv.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass
+from dynconv.text.vocabulary import DEFAULT_SIZE, per_side
 from dynconv.value_checks import check_heads
 from dynconv.yaml12 import as_override
 

@@ -137,7 +137,7 @@ class TrainConfig:
             raise ValueError(
                 f"lr_start {self.lr_start:g} exceeds lr {self.lr:g}: lower lr_start or raise lr"
             )
-        if "lr_end" in SCHEDULES[self.schedule].settings and self.lr_end > self.lr:
+        if "lr_end" in SCHEDULES[self.schedule].options and self.lr_end > self.lr:
             raise ValueError(
                 f"lr_end {self.lr_end:g} exceeds lr {self.lr:g}: lower lr_end or raise lr"
             )

@@ -50,7 +50,7 @@ class Schedule(NamedTuple):
 
     rate: Callable[[TrainConfig, int, Sequence[float]], float]
     """returns the learning rate after `done` updates, and validations with these losses"""
-    settings: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     """the entries of `train` that it reads and others do not"""
     ends: Callable[[TrainConfig, Sequence[float]], bool] = lambda config, losses: False
     """returns whether it ends training after validations with these losses"""
@@ -58,8 +58,8 @@ class Schedule(NamedTuple):
 
 SCHEDULES = {
     "inverse_sqrt": Schedule(inverse_sqrt),
-    "cosine": Schedule(cosine, settings=("lr_end",)),
-    "plateau": Schedule(plateau, settings=("lr_end",), ends=plateau_ends),
+    "cosine": Schedule(cosine, options=("lr_end",)),
+    "plateau": Schedule(plateau, options=("lr_end",), ends=plateau_ends),
 }
 
 

@@ -14,9 +14,9 @@ def find_unused(recipe: Recipe) -> dict[str, str]:
             if option not in OPTIMIZERS[train.optimizer].options:
                 unused[f"train.{option}"] = f"optimizer {train.optimizer} does not use it"
     for schedule in SCHEDULES.values():
-        for setting in schedule.settings:
-            if setting not in SCHEDULES[train.schedule].settings:
-                unused[f"train.{setting}"] = f"schedule {train.schedule} does not use it"
+        for option in schedule.options:
+            if option not in SCHEDULES[train.schedule].options:
+                unused[f"train.{option}"] = f"schedule {train.schedule} does not use it"
     if train.warmup == 0:
         unused["train.lr_start"] = "warmup is 0"
     if not recipe.decode.replace_unknown:

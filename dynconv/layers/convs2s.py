@@ -60,7 +60,7 @@ class PositionedEmbedding(nn.Module):
             if length > limit:
                 raise UserError(
                     f"a sentence of {length} tokens, <eos> included, is longer than "
-                    f"model.max_positions {limit}: raise that, or leave out or cut long sentences"
+                    f"max_positions {limit}: raise that, or leave out or cut long sentences"
                 )
             if pad_mask is None:
                 position = torch.arange(start, length, device=tokens.device)

@@ -1,4 +1,4 @@
-"""Token embeddings, position embeddings, and the output log-softmax."""
+"""Token embeddings and position embeddings."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-from dynconv.dtypes import upcast
-from dynconv.models.loss import projected_loss
 
 
 def token_embedding(vocab_size: int, channels: int) -> nn.Embedding:
@@ -38,28 +35,3 @@ def embed_tokens(table: nn.Module, tokens: Tensor, start: int = 0) -> Tensor:
     C = x.shape[2]
     positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
     return x * C**0.5 + sinusoids(positions, C).to(x.dtype)
-
-
-class LinearLogSoftmax(nn.Module):
-    """Computes log p(w | h), the log-softmax of the logits E h."""
-
-    def __init__(self, channels: int, vocab_size: int):
-        super().__init__()
-        self.weight = nn.Linear(channels, vocab_size, bias=False).weight
-        nn.init.normal_(self.weight, std=channels**-0.5)
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Return E h (..., V) for hidden (..., C), in float32 or wider."""
-        return upcast(F.linear(hidden, self.weight))
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Return log-probabilities (..., V) for hidden (..., C), in float32 or wider."""
-        return self.logits(hidden).log_softmax(-1)
-
-    def nll(self, hidden: Tensor, target: Tensor) -> Tensor:
-        """Return -log p (N,) of target (N,) int64 given hidden (N, C), in float32 or wider."""
-        return F.cross_entropy(self.logits(hidden), target, reduction="none")
-
-    def loss(self, hidden: Tensor, target: Tensor) -> Tensor:
-        """Return the sum of -log p of target (N,), in chunks where N is large."""
-        return projected_loss(hidden, target, self.weight)

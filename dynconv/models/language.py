@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dynconv.dtypes import upcast
 from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveLogSoftmax
 from dynconv.models.blocks import build_blocks
 from dynconv.models.decoder_state import DecoderState, step_blocks
-from dynconv.models.embedding import LinearLogSoftmax, embed_tokens, token_embedding
+from dynconv.models.embedding import embed_tokens, token_embedding
+from dynconv.models.loss import projected_loss
 
 if TYPE_CHECKING:
     from dynconv.config import LanguageModelConfig
@@ -75,3 +78,28 @@ class LanguageModel(nn.Module):
         x = self.dropout(embed_tokens(self.embedding, tokens, state.position))
         x, state = step_blocks(self.decoder, x, state)
         return self.output(self.decoder_norm(x)), state
+
+
+class LinearLogSoftmax(nn.Module):
+    """Computes log p(w | h), the log-softmax of the logits E h."""
+
+    def __init__(self, channels: int, vocab_size: int):
+        super().__init__()
+        self.weight = nn.Linear(channels, vocab_size, bias=False).weight
+        nn.init.normal_(self.weight, std=channels**-0.5)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return E h (..., V) for hidden (..., C), in float32 or wider."""
+        return upcast(F.linear(hidden, self.weight))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return log-probabilities (..., V) for hidden (..., C), in float32 or wider."""
+        return self.logits(hidden).log_softmax(-1)
+
+    def nll(self, hidden: Tensor, target: Tensor) -> Tensor:
+        """Return -log p (N,) of target (N,) int64 given hidden (N, C), in float32 or wider."""
+        return F.cross_entropy(self.logits(hidden), target, reduction="none")
+
+    def loss(self, hidden: Tensor, target: Tensor) -> Tensor:
+        """Return the sum of -log p of target (N,), in chunks where N is large."""
+        return projected_loss(hidden, target, self.weight)

@@ -8,6 +8,7 @@ from dynconv.paths import data_dir
 from dynconv.text.lines import OPENERS, read_lines, stream_parallel
 from dynconv.text.manifest import read_manifest
 
+SPLITS = ("train", "valid", "test")
 PREPARED = "prepared"
 """the folder, in the working directory, for the corpora that `dynconv data prepare` makes"""
 

@@ -14,6 +14,7 @@ from dynconv.choices import VocabularyKind
 from dynconv.errors import UserError
 from dynconv.files import disk_errors, scratch_folder, sha256, sync
 from dynconv.text.corpus import (
+    SPLITS,
     check_suffix,
     corpus_dir,
     find_split,
@@ -21,7 +22,6 @@ from dynconv.text.corpus import (
     require_split,
 )
 from dynconv.text.lines import OPENERS, Row, stream_parallel
-from dynconv.text.manifest import SPLITS
 from dynconv.text.prepared import (
     BOUNDS,
     CORPUS_FORMAT,

@@ -9,7 +9,6 @@ from dynconv.errors import UserError, name_hint, quoted
 from dynconv.paths import data_dir, raw_dir
 from dynconv.yaml12 import read_yaml
 
-SPLITS = ("train", "valid", "test")
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".gz")
 """suffixes of files that are unpacked; .tar.gz must be tried before .gz"""
 

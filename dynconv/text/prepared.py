@@ -22,9 +22,9 @@ from typing_extensions import TypedDict
 from dynconv.choices import VocabularyKind
 from dynconv.errors import UserError
 from dynconv.files import read_json, sha256
-from dynconv.schema import Count, PositiveInt, per_side, validated_content
+from dynconv.schema import Count, PositiveInt, validated_content
 from dynconv.text.corpus import corpus_dir
-from dynconv.text.vocabulary import Vocabularies
+from dynconv.text.vocabulary import Vocabularies, per_side
 from dynconv.yaml12 import as_override
 
 CORPUS_FORMAT = "dynconv prepared corpus 2"

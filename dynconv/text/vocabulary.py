@@ -133,6 +133,14 @@ class Vocabularies(NamedTuple):
         path.write_text(text, encoding="utf-8")
 
 
+def per_side(vocab_size: int | tuple[int, int]) -> tuple[int, int]:
+    """Return the numbers of types of source and target; one number stands for both.
+
+    `Vocabularies.vocab_size` does the reverse.
+    """
+    return vocab_size if isinstance(vocab_size, tuple) else (vocab_size, vocab_size)
+
+
 def check_tree(tree: dict, kind: TokenizerKind) -> None:
     """Raise ValueError for types or settings that `save` does not write for this kind.
 

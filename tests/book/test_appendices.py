@@ -7,7 +7,8 @@ import pytest
 from conftest import ROOT
 
 from dynconv.lab import simulate
-from dynconv.text.manifest import SPLITS, CorpusEntry, read_manifest
+from dynconv.text.corpus import SPLITS
+from dynconv.text.manifest import CorpusEntry, read_manifest
 
 DATA = (ROOT / "book/data.md").read_text(encoding="utf-8")
 CUDA = (ROOT / "book/cuda_on_a_cpu.md").read_text(encoding="utf-8")

@@ -320,7 +320,7 @@ def test_a_sentence_beyond_the_positions_is_named(side):
     model = small(max_positions=5)
     assert model.max_positions == 5
     model(tokens(1, 5), tokens(1, 5))
-    words = "6 tokens, <eos> included, is longer than model.max_positions 5"
+    words = "6 tokens, <eos> included, is longer than max_positions 5"
     with pytest.raises(UserError, match=words):
         model(tokens(1, 6 if side == "source" else 5), tokens(1, 6 if side == "target" else 5))
     with pytest.raises(UserError, match=words):

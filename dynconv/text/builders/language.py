@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from dynconv.text.builders.steps import MissingRawFileError, require_raw, write_splits
+from dynconv.text.corpus import SPLITS
 from dynconv.text.lines import stream_lines
-from dynconv.text.manifest import SPLITS
 
 
 def billion_word(raw: Path, out: Path) -> dict[str, int]:
