@@ -11,6 +11,7 @@ from conftest import sized_stack
 
 from dynconv.config import Recipe, load_recipe
 from dynconv.errors import UserError
+from dynconv.kernels.cpu import build as cpu
 from dynconv.lab import estimate
 from dynconv.lab.bench import measure
 from dynconv.lab.epoch import count_epoch
@@ -69,8 +70,7 @@ def allocated(recipe: Recipe, shape: BatchShape) -> int:
 
 
 ALL = [(m, p) for m in ("dynamic", "light", "attention", "talk") for p in ("float32", "bfloat16")]
-# float16 has no C kernels: PyTorch's ways run, and TaLK's asks for a number.
-LIKE_GPU = [(gpu_memory, *each) for each in [*ALL, ("talk", "float16")]]
+LIKE_GPU = [(gpu_memory, *each) for each in ALL]
 AS_IT_IS = [(nullcontext, "dynamic", "float32"), (nullcontext, "attention", "bfloat16")]
 
 
@@ -86,6 +86,22 @@ def test_memory_is_what_pytorch_allocates(recipe, monkeypatch, like, mixer, prec
             real = allocated(recipe, shape)
         # An operator may allocate scratch space that its version without numbers does not.
         assert BatchCost(recipe, shape).bytes == pytest.approx(real, rel=0.01), shape
+
+
+def test_without_c_kernels(recipe, monkeypatch):
+    """PyTorch's ways run, and TaLK's asks for a number."""
+    monkeypatch.setattr(cpu, "why_unavailable", lambda dtype: "no compiler")
+    test_memory_is_what_pytorch_allocates(recipe, monkeypatch, gpu_memory, "talk", "bfloat16")
+
+
+def test_float16_costs_what_bfloat16_costs():
+    """On a GPU both have kernels for the convolutions, on a CPU only bfloat16 has."""
+    name, shape = "wmt16-en-de-dynamic", BatchShape(119, 30)
+    half, brain = (
+        BatchCost(load_recipe(name, [f"train.precision={precision}"]), shape)
+        for precision in ("float16", "bfloat16")
+    )
+    assert (half.bytes, half.flops) == (brain.bytes, brain.flops)
 
 
 def test_logits_are_counted(recipe, monkeypatch):
