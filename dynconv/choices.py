@@ -8,3 +8,5 @@ Normalization = Literal[
     "softmax", "none", "sigmoid", "tanh", "l1", "l2", "power2", "abs", "abs_l1", "abs_l2"
 ]
 """the rows of Table 6 of Wu et al. 2019 (`dynconv.ops.normalize_kernel`)"""
+Activation = Literal["relu", "swish"]
+"""the nonlinearity of a feed-forward module (`ACTIVATIONS` of `dynconv.models.blocks`)"""

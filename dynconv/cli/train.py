@@ -1,6 +1,5 @@
 """`dynconv train`: train a model from a recipe, or continue a run."""
 
-import os
 from pathlib import Path
 from signal import Signals
 
@@ -51,10 +50,11 @@ def run(options) -> Signals | None:
             print(f"# {line}", flush=True)  # so that all of it is a recipe
         return None
     from dynconv.train import train
+    from dynconv.train.distributed import torchrun_rank
 
     directory = options.run or Path("runs") / run_name(options.recipe)
     signal = train(recipe, directory)
-    if signal is None and os.environ.get("RANK", "0") == "0":
+    if signal is None and torchrun_rank() == 0:
         curves = f"dynconv plot {directory}, or tensorboard --logdir {directory}"
         print(f"run directory: {directory} (curves: {curves})")
     return signal

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
-from dynconv.choices import Normalization
+from dynconv.choices import Activation, Normalization
 from dynconv.config.stack import ConvStackConfig, StackConfig, per_layer
 from dynconv.errors import name_hint, quoted
 from dynconv.models.mixers import require_mixer
@@ -81,7 +81,7 @@ class MixerModelConfig(ModelConfigBase):
     """whether TaLK divides a sum over a window by the length of the longest window: 2 reach + 1, or
     reach + 1 in a decoder"""
     norm: Literal["pre", "post"] = "post"
-    activation: Literal["relu", "swish"] = "relu"
+    activation: Activation = "relu"
     dropout: Probability = 0.1
     attention_dropout: Probability = 0.0
     weight_dropout: Probability = 0.0

@@ -231,7 +231,7 @@ class Recipe:
     ui.perfetto.dev)"""
 
     @property
-    def longest_example(self) -> int:
+    def example_limit(self) -> int:
         """The maximum number of tokens of a training example; longer ones are left out."""
         return min(self.data.block_size or self.data.max_example_tokens, self.train.batch_tokens)
 

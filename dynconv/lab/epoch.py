@@ -48,9 +48,7 @@ def count_epoch(corpus: PreparedCorpus, recipe: Recipe) -> EpochSize:
     check_prepared(corpus, recipe)
     config, batches = recipe.train, []
     examples = task_of(recipe).training_examples(corpus)
-    for indices, before, _ in iter_batches(
-        examples, recipe.longest_example, config, DataPosition()
-    ):
+    for indices, before, _ in iter_batches(examples, recipe.example_limit, config, DataPosition()):
         if before >= DataPosition(epoch=0, pool=1):
             break
         batches.append(indices)

@@ -49,7 +49,7 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
     if epoch:
         lengths = epoch.mean_length, epoch.longest
     else:
-        lengths = recipe.data.block_size or ASSUMED_LENGTH, recipe.longest_example
+        lengths = recipe.data.block_size or ASSUMED_LENGTH, recipe.example_limit
     costs = batch_costs(recipe, config.batch_tokens, lengths)
     parameters = costs[0].parameters
     activations = max(cost.bytes for cost in costs)

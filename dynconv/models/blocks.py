@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dynconv.choices import Activation
 from dynconv.layers import CrossAttention
 from dynconv.layers.projection import xavier_linear
 from dynconv.models.activation_checkpointing import Recomputable
@@ -16,13 +17,15 @@ from dynconv.models.mixers import build_mixer
 if TYPE_CHECKING:
     from dynconv.config import LanguageModelConfig, Seq2SeqConfig, StackConfig
 
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {"relu": F.relu, "swish": F.silu}
+
 
 class FeedForward(nn.Module):
     """Computes W2 act(W1 x + b1) + b2 at each position (Wu et al. 2019, section 5.1)."""
 
-    def __init__(self, channels: int, ffn: int, activation: str, dropout: float = 0.0):
+    def __init__(self, channels: int, ffn: int, activation: Activation, dropout: float = 0.0):
         super().__init__()
-        self.activation = {"relu": F.relu, "swish": F.silu}[activation]
+        self.activation = ACTIVATIONS[activation]
         self.linear1 = xavier_linear(channels, ffn)
         self.linear2 = xavier_linear(ffn, channels)
         self.dropout = nn.Dropout(dropout)

@@ -1,4 +1,4 @@
-"""Turns text files into batches of token ids."""
+"""Fetches and prepares corpora, learns vocabularies, and makes batches of token ids."""
 
 from typing import TYPE_CHECKING
 

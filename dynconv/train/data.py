@@ -45,7 +45,7 @@ class UpdateBatches(NamedTuple):
 
 
 def iter_updates(
-    examples: Examples, longest: int, config: TrainConfig, position: DataPosition, world: World
+    examples: Examples, limit: int, config: TrainConfig, position: DataPosition, world: World
 ) -> Iterator[UpdateBatches]:
     """Yield the batches of one optimizer update at a time, forever, starting at `position`.
 
@@ -53,7 +53,7 @@ def iter_updates(
     `config.accumulate` batches per update. So N ranks compute the same updates as one rank with N
     times `accumulate`. Dropout masks are seeded per batch for the same reason.
     """
-    stream = iter_batches(examples, longest, config, position)
+    stream = iter_batches(examples, limit, config, position)
     while True:
         of_all_ranks = list(islice(stream, config.accumulate * world.size))
         of_this_rank = of_all_ranks[world.rank :: world.size]
@@ -72,11 +72,11 @@ def dropout_seed(seed: int, position: DataPosition) -> int:
 
 
 def iter_batches(
-    examples: Examples, longest: int, config: TrainConfig, position: DataPosition
+    examples: Examples, limit: int, config: TrainConfig, position: DataPosition
 ) -> Iterator[tuple[np.ndarray, DataPosition, DataPosition]]:
     """Yield (indices of the examples in a batch, position before it, position after it), forever.
 
-    The same seed and position give the same batches. Examples with a side of more than `longest`
+    The same seed and position give the same batches. Examples with a side of more than `limit`
     tokens are left out (see `count_too_long`); raises UserError if none is left.
     """
     epoch, first, start = position
@@ -87,7 +87,7 @@ def iter_batches(
         for pool in range(first, len(pools)):
             indices = np.concatenate([np.arange(*block) for block in pools[pool]])
             lengths = examples.lengths(indices)
-            fit = lengths.max(1) <= longest
+            fit = lengths.max(1) <= limit
             indices, lengths = indices[fit], lengths[fit]
             if not len(indices):
                 continue
@@ -100,19 +100,19 @@ def iter_batches(
         if not usable:
             raise UserError(
                 f"{examples.directory}: no usable example in split train: "
-                f"all have more than {longest} tokens (data.max_example_tokens, train.batch_tokens)"
+                f"all have more than {limit} tokens (data.max_example_tokens, train.batch_tokens)"
             )
         epoch, first = epoch + 1, 0
 
 
-def count_too_long(examples: Examples, longest: int) -> int:
-    """Count the examples with a side of more than `longest` tokens."""
+def count_too_long(examples: Examples, limit: int) -> int:
+    """Count the examples with a side of more than `limit` tokens."""
     count = len(examples)
     pools = (
         np.arange(start, min(start + EXAMPLES_PER_POOL, count))
         for start in range(0, count, EXAMPLES_PER_POOL)
     )
-    return sum(int((examples.lengths(pool).max(1) > longest).sum()) for pool in pools)
+    return sum(int((examples.lengths(pool).max(1) > limit).sum()) for pool in pools)
 
 
 def epoch_pools(examples: int, seed: int, epoch: int) -> list[np.ndarray]:

@@ -100,6 +100,11 @@ class World:
                 )
 
 
+def torchrun_rank() -> int:
+    """Return the rank that torchrun gave this process; 0 without torchrun, whatever RANK says."""
+    return int(os.environ["RANK"]) if dist.is_torchelastic_launched() else 0
+
+
 @contextmanager
 def join_processes(timeout: float) -> Iterator[World]:
     """Join the other processes that torchrun started, by NCCL on GPUs and gloo on CPUs.

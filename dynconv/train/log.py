@@ -143,7 +143,7 @@ def open_log(session: Session) -> Iterator[Log]:
         f"on {world.device.type}, {config.precision}"
     )
     if session.left_out:
-        limit = session.recipe.longest_example
+        limit = session.recipe.example_limit
         log.say(
             f"{session.left_out:,} of {len(session.examples):,} {session.task.unit} are left "
             f"out: a side has more than {limit} tokens (data.max_example_tokens, "

@@ -98,7 +98,7 @@ def run_updates(
     recipe, config, watch = session.recipe, session.recipe.train, session.stopwatch
     position = session.progress.position
     updates = prefetch(
-        iter_updates(session.examples, recipe.longest_example, config, position, session.world)
+        iter_updates(session.examples, recipe.example_limit, config, position, session.world)
     )
     while True:
         if session.checkpoint_is_due and not session.progress.validated:

@@ -39,7 +39,7 @@ def choose_precision(
         native = torch.cuda.is_bf16_supported(including_emulation=False)
         return "bfloat16" if native else "float32"
     seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
-    batches = iter_batches(examples, recipe.longest_example, recipe.train, DataPosition())
+    batches = iter_batches(examples, recipe.example_limit, recipe.train, DataPosition())
     for indices, _, _ in islice(batches, 1 + TIMED_BATCHES):
         batch = examples.batch(indices)
         for precision, timed in seconds.items():

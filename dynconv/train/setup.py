@@ -44,7 +44,7 @@ def open_session(
     vocabularies = corpus.load_vocabularies()
     validation_split = task.encode_split(corpus, vocabularies, "valid")
     examples = task.training_examples(corpus)
-    left_out = world.on_rank_zero(lambda: count_too_long(examples, recipe.longest_example))
+    left_out = world.on_rank_zero(lambda: count_too_long(examples, recipe.example_limit))
     torch.manual_seed(recipe.train.seed)
     model = build(recipe.model).to(world.device)
     set_activation_checkpointing(model, recipe.train.checkpoint_activations)

@@ -526,3 +526,22 @@ def test_dry_run_prints_the_resolved_recipe(recipe_file, recipe, tmp_path, capsy
     path = tmp_path / "resolved.yaml"
     path.write_text(capsys.readouterr().out)
     assert load_recipe(path) == replace(recipe, train=replace(recipe.train, seed=4))
+
+
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        ({}, True),
+        ({"RANK": "1"}, True),  # of another launcher: training knows only torchrun's ranks
+        ({"RANK": "0", "TORCHELASTIC_RUN_ID": "of torchrun"}, True),
+        ({"RANK": "1", "TORCHELASTIC_RUN_ID": "of torchrun"}, False),
+    ],
+)
+def test_rank_zero_says_where_the_run_is(recipe_file, variables, says, monkeypatch, capsys):
+    for name in ("RANK", "TORCHELASTIC_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("dynconv.train.train", lambda recipe, run: None)
+    assert cli.main(["train", str(recipe_file), "--run", "here"]) == 0
+    assert ("run directory: here" in capsys.readouterr().out) == says

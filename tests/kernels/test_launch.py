@@ -203,6 +203,7 @@ def test_the_architecture_of_a_gpu(monkeypatch):
     plan.compute_capability.cache_clear()
     assert [(x.architecture, x.alignment) for x in found] == [(90, 16), (75, 16)]
     assert plan.describe_tensor(torch.zeros(1)).architecture == 90  # simulated
+    assert plan.contiguous_like(found[1]).architecture == 75
 
 
 LIMITS = re.compile(r"//   K = (\d+) +(\w+) +(\w+) +([\d. ]+)  not measured")

@@ -1,12 +1,16 @@
 """The encoder-decoder: sizes of the papers, steps, padding and released outputs."""
 
+from typing import get_args
+
 import pytest
 import torch
 from conftest import sized_stack
 from helpers.sizes import CNNDM, FULL, IWSLT, WMT, millions
 
+from dynconv.choices import Activation
 from dynconv.config import Seq2SeqConfig, StackConfig
 from dynconv.models import build
+from dynconv.models.blocks import ACTIVATIONS
 from dynconv.models.embedding import sinusoids
 from dynconv.models.mixers import MIXERS
 
@@ -75,6 +79,14 @@ def test_steps_equal_the_whole_and_padding_does_not_leak(mixer, norm):
         logits, state = model.step(part, memory, state)
         parts.append(logits)
     torch.testing.assert_close(torch.cat(parts, dim=1), whole)
+
+
+def test_the_activations_of_a_recipe_by_hand():
+    x = torch.tensor([-2.0, 0.5])
+    by_hand = {"relu": x.clamp(min=0), "swish": x / (1 + torch.exp(-x))}
+    assert [*get_args(Activation)] == [*ACTIVATIONS] == [*by_hand]
+    for name, expected in by_hand.items():
+        torch.testing.assert_close(ACTIVATIONS[name](x), expected)
 
 
 @pytest.mark.parametrize(("embeddings", "matrices"), [("shared", 1), ("tied", 2), ("separate", 3)])

@@ -39,6 +39,8 @@ def constant_of(header: str, name: str) -> int:
 
 VECTOR_BYTES = constant_of("number.cuh", "VECTOR_BYTES")
 """bytes that a lane loads with one instruction"""
+SIMULATED_ARCHITECTURE = 90
+"""sm_90, the GPU architecture that a CPU simulates"""
 
 
 class ArraySpec(NamedTuple):
@@ -49,8 +51,8 @@ class ArraySpec(NamedTuple):
     dtype: torch.dtype
     alignment: int = VECTOR_BYTES
     """alignment of its address in bytes: a power of two up to VECTOR_BYTES"""
-    architecture: int = 90
-    """architecture of the device that it is on: 90 is sm_90, which a CPU simulates"""
+    architecture: int = SIMULATED_ARCHITECTURE
+    """architecture of the device that it is on: 90 is sm_90"""
 
 
 def describe_tensor(x: Tensor) -> ArraySpec:
@@ -66,7 +68,7 @@ def plan_key(x: Tensor) -> tuple:
 def array_of(key: tuple) -> ArraySpec:
     """Describe the tensor that has this key."""
     shape, strides, dtype, offset, device = key  # the device of a CPU is -1
-    architecture = compute_capability(device) if device >= 0 else 90
+    architecture = compute_capability(device) if device >= 0 else SIMULATED_ARCHITECTURE
     return ArraySpec(shape, strides, dtype, math.gcd(offset, VECTOR_BYTES), architecture)
 
 
@@ -77,15 +79,17 @@ def compute_capability(index: int) -> int:
     return 10 * major + minor
 
 
-def contiguous_array(shape: Sequence[int], dtype: torch.dtype, architecture: int = 90) -> ArraySpec:
+def contiguous_array(
+    shape: Sequence[int], dtype: torch.dtype, architecture: int = SIMULATED_ARCHITECTURE
+) -> ArraySpec:
     """Describe a contiguous tensor, for example one that is not allocated yet."""
     strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
     return ArraySpec(tuple(shape), tuple(strides), dtype, architecture=architecture)
 
 
 def contiguous_like(x: ArraySpec) -> ArraySpec:
-    """Describe a contiguous tensor of x's shape and dtype."""
-    return contiguous_array(x.shape, x.dtype)
+    """Describe a contiguous tensor of x's shape and dtype, on x's device."""
+    return contiguous_array(x.shape, x.dtype, x.architecture)
 
 
 @dataclass(frozen=True)

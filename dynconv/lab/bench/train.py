@@ -143,7 +143,7 @@ def train_briefly(
     resolved = read_recipe(run)
     corpus = open_prepared(prepared_dir(run, resolved), verify=False)
     text = task_of(resolved).training_examples(corpus)
-    batches = iter_updates(text, recipe.longest_example, config, DataPosition(), world)
+    batches = iter_updates(text, recipe.example_limit, config, DataPosition(), world)
     return resolved, list(islice(batches, WARMUP_UPDATES, last))
 
 

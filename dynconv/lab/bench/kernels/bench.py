@@ -1,7 +1,7 @@
-"""`dynconv bench kernels`: checks each CUDA kernel against float64, and times those that pass.
+"""`dynconv bench kernels`: checks CUDA kernels against float64, and times those that pass.
 
 A kernel's time is compared with its floor, a copy, attention, PyTorch's implementations, and the
-first version in its source.
+first version in its source. The kernels of averaging attention are left out.
 """
 
 from collections.abc import Callable, Sequence

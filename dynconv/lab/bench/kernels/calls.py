@@ -7,7 +7,7 @@ names and arguments: given that module, they launch nothing and return a LaunchP
 from collections.abc import Sequence
 
 from dynconv.kernels.cuda import launches
-from dynconv.kernels.cuda.plan import Launch, contiguous_array
+from dynconv.kernels.cuda.plan import SIMULATED_ARCHITECTURE, Launch, contiguous_array
 from dynconv.lab.bench.cases import SOFTMAX_CONV, Case
 
 
@@ -32,8 +32,10 @@ def call_backward(kernels, case: Case, g, inputs: Sequence, seed=None, dropout: 
     return kernels.conv_backward(g, *inputs, case.K // 2)
 
 
-def list_launches(case: Case, architecture: int = 90) -> dict[str, tuple[Launch, ...]]:
-    """Return what each direction launches, on sm_90 or another architecture."""
+def list_launches(
+    case: Case, architecture: int = SIMULATED_ARCHITECTURE
+) -> dict[str, tuple[Launch, ...]]:
+    """Return what each direction launches on an architecture, such as 90 for sm_90."""
     inputs = [contiguous_array(*described, architecture) for described in case.inputs()]
     return {
         "forward": call_forward(launches, case, inputs).launches,
