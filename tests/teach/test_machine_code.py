@@ -98,16 +98,40 @@ def test_the_floors_that_lesson_20_compares():
     assert executed == [1422, 1332, 1332 + 276]
     floors = {
         "separate operators, all bytes from DRAM": (tile + 2 * one, tile + 4.25 * one),
-        "the same, with an ideal convolution": (1 + 3 * one, 1 + 5.25 * one),
         "separate operators, if L2 keeps logits, $p$ and weights": (tile + one, tile + 2.25 * one),
         "our kernel": (dry, fused),
     }
     assert f"`dynamic_tile` instructions ({tile:.2f} copies)" in text
     for row, (inference, training) in floors.items():
         assert f"| {row} | {inference:.2f} | {training:.2f} |" in text
+    *separate, ours = floors.values()
+    lower = [a - b for row in separate for a, b in zip(row, ours, strict=True)]
+    assert f"lower floor, by {min(lower):.1f} to {max(lower):.1f} copies" in text
     ideal = 1 + one, 1 + 2.25 * one
-    assert f"| the same, with an ideal convolution | {ideal[0]:.2f} | {ideal[1]:.2f} |" in text
-    inference, training = 1e6 * copy * (dry - ideal[0]), 1e6 * copy * (fused - ideal[1]) / 2
-    assert f"more than {training:.1f} µs in training, or {inference:.1f} µs in inference" in text
+    assert f"would then need {ideal[0]:.2f} and {ideal[1]:.2f} copies, 0.1 less" in text
+    saved = [a - b for a, b in zip(ours, ideal, strict=True)]
+    assert [round(copies, 1) for copies in saved] == [0.1, 0.1]
+    assert f"at most {1e6 * copy * max(saved):.1f} µs, less than a single launch" in text
+    assert copy * max(saved) < assumed["launch_s"]
+    assert 1 + 3 * one > dry and 1 + 5.25 * one > fused  # ideal, but all from DRAM
     turn, softmax = (RECORD["numbers"][name]["instructions"] for name in (names[1], "softmax_four"))
     assert (38 * turn / 4, softmax) == (845.5, 219)
+
+
+def test_the_prediction_that_lesson_20_quotes():
+    text = (require_checkout() / "lessons/20_dynamicconv_kernels.md").read_text(encoding="utf-8")
+    numbers = ledger.read("kernels-predicted")["numbers"]
+    want = {"operator": "softmax_conv", "direction": "forward", "dtype": "float32"}
+    want |= {"B": 10, "T": 1000, "C": 1024, "K": 31}
+    (row,) = (row for row in numbers["rows"] if want.items() <= row.items())
+    expected, longest = row["expected_us"], max(row["us"].values())
+    assumed = numbers["assumed"]
+    copies = expected / (1e6 * 8 * 10_240_000 / assumed["copy_bytes_per_s"])
+    assert longest == row["us"]["shared"]
+    assert f"expects only {expected:.0f} µs ({copies:.1f} copies)" in text
+    assert f"the longest limit, {longest:.1f} µs of L1, by 0.85 and adds 2.5 µs" in text
+    assert (assumed["reached"], 1e6 * assumed["launch_s"]) == (0.85, 2.5)
+    assert expected == pytest.approx(longest / 0.85 + 2.5)
+    count = RECORD["numbers"]["dynamic_dry"]["executed"]
+    issue = 1e6 * 20_000 * count / (4 * assumed["multiprocessors"] * assumed["clock_hz"])
+    assert f"{issue:.1f} / 0.85 + 2.5 = {issue / 0.85 + 2.5:.1f} µs" in text
