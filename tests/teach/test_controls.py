@@ -116,6 +116,13 @@ def test_lesson_07_says_what_the_record_of_its_rates_says():
     assert max(recovered) < 3.25 and min(late + no_square["bits"]) > 3.4
     longest = {"light": recovered, "dynamic": late, "no square": no_square["bits"]}
     assert [*means(longest, 1).values()] == [3.2, 3.6, 3.7]
+    table = [(3.1, 3.2), (3.4, 3.8), (3.5, 3.9)]
+    assert [(round(min(b), 1), round(max(b), 1)) for b in longest.values()] == table
+    loud = record[f"LightConv, none, {longer.format(2.5)}"]
+    loudest = (loud, record["DynamicConv, none, post-norm, rate 0.01"], no_square)
+    starts = [(round(min(run[first])), round(max(run[first]))) for run in loudest]
+    assert starts == [(47, 74), (50, 75), (54, 74)]
+    assert round(min(loud[last]), -2) == 1200 and round(max(loud[last]), -2) == 5400
     square = record["DynamicConv, none, post-norm, rate 0.01"]
     starts = zip(no_square[first], square[first], strict=True)
     assert all(abs(each - start) < 0.1 * start for each, start in starts)
