@@ -130,6 +130,16 @@ def test_the_search_is_the_recorded_one(name, mixer):
     assert row.endswith(f"| {scores} | {loss:.2f} |")
 
 
+def test_only_one_of_the_64_trials_had_no_dropout():
+    without, count = [], 0
+    for name in TITLES:
+        for trial in ledger.read(f"tune-help-de-en-{name}")["numbers"]["rounds"][0]:
+            rates = [each.split("=")[1] for each in trial["settings"] if "dropout" in each]
+            without += [name] * (not any(map(float, rates)))
+            count += 1
+    assert (without, count) == (["attention"], 64)
+
+
 def test_the_tuned_scores_are_the_recorded_ones():
     tuned = tuned_rows()
     winners = {
