@@ -130,6 +130,16 @@ def test_the_search_is_the_recorded_one(name, mixer):
     assert row.endswith(f"| {scores} | {loss:.2f} |")
 
 
+def test_only_one_of_the_64_trials_had_no_dropout():
+    without, count = [], 0
+    for name in TITLES:
+        for trial in ledger.read(f"tune-help-de-en-{name}")["numbers"]["rounds"][0]:
+            rates = [each.split("=")[1] for each in trial["settings"] if "dropout" in each]
+            without += [name] * (not any(map(float, rates)))
+            count += 1
+    assert (without, count) == (["attention"], 64)
+
+
 def test_the_tuned_scores_are_the_recorded_ones():
     tuned = tuned_rows()
     winners = {
@@ -143,6 +153,27 @@ def test_the_tuned_scores_are_the_recorded_ones():
         cells = f"{format_scores(row)} | {scores} |{lead} {winners[name]:.2f} |"
         assert f"| `help-de-en-tuned:{name}` | {cells}" in PAGE
         assert row["mean"] < shipped[name]
+
+
+def test_lesson_31s_verdicts_on_the_papers_claims_are_the_same_by_chrf():
+    """The first two columns of its marks: the first table, and the tuned rows."""
+
+    def marks(values: dict[str, list[float]], factor: float) -> list[int]:
+        variance = mean(stdev(scores) ** 2 for scores in values.values())
+        half = factor * (2 * variance / len(values["talk"])) ** 0.5
+        mixers = ("dynamic", "light", "talk")
+        pairs = [(mixer, "attention") for mixer in mixers]
+        pairs += [("talk", "light"), ("talk", "dynamic"), ("dynamic", "light")]
+        leads = [mean(values[a]) - mean(values[b]) for a, b in pairs]
+        return [(lead > half) - (lead < -half) for lead in leads]
+
+    first = {row["name"]: row for row in RECORDS["help-de-en-mixers"]["rows"]}
+    expected = ((first, 3.46, [1, 1, 1, -1, 0, 0]), (tuned_rows(), 2.97, [1, 1, 1, -1, -1, 0]))
+    for rows, factor, verdict in expected:
+        new = {name: row["metrics"][-len(row["scores"]) :] for name, row in rows.items()}
+        chrf = {name: [each["chrF2"] for each in metrics] for name, metrics in new.items()}
+        bleu = {name: row["scores"] for name, row in rows.items()}
+        assert marks(bleu, factor) == marks(chrf, factor) == verdict
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
