@@ -2,7 +2,7 @@
 
 `python -m dynconv.teach.machine_code` writes data/results/machine-code.json, which has the main
 loop of each kernel on sm_90, how long it takes a warp, how many instructions there are in each
-innermost loop and in all, and for some how many a warp executes.
+innermost loop and in all, and for some how many a warp executes or when it needs what it loads.
 Loops are without the slow path of divisions, which ordinary numbers do not take.
 So lessons count instructions also where neither NVRTC nor nvdisasm is installed.
 """
@@ -51,6 +51,8 @@ CALLS = {
     "weight_grad": ["convolve"],
 }
 """functions that kernels call, each in a string of its own"""
+REQUESTS = {"walk"}
+"""kernels whose entries have the cycles in which a turn issues its loads and needs their results"""
 TAKEN = {
     # The first loop takes two of a lane's ten zeros. Two of the 38 words come singly, the others in
     # nine turns. dynamic_tile has eight rows, with a tap per lane; in the others the reciprocal is
@@ -164,6 +166,7 @@ def measure(lesson: str, kernel: str) -> dict[str, object]:
         "loops": [n for n in sizes if n > 1],  # a kernel's code ends with a jump to itself
         "all": sum(line != "NOP" for line in code),  # NOPs fill up the last lines
         **({"executed": nvdisasm.count_executed(section, taken)} if taken else {}),
+        **({"requests": [*map(list, loop.requests(LOAD))]} if kernel in REQUESTS else {}),
         "loop": loop.code,
     }
 

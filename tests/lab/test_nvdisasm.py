@@ -72,6 +72,12 @@ def test_the_pauses_and_the_path_of_a_loop():
     assert constants.path(30) == loop.path(30)
 
 
+def test_when_a_loop_issues_its_loads_and_needs_their_results():
+    (loop,) = nvdisasm.innermost_loops(ENCODED.replace("LDS", "LDG"))
+    assert loop.cycles(30) == [0, 4, 6, 10, 15]
+    assert loop.requests(30) == [(0, 15), (4, 6)]  # nothing waits for the first
+
+
 @pytest.mark.skipif(bool(nvrtc.why_unavailable()), reason=str(nvrtc.why_unavailable()))
 @pytest.mark.skipif(bool(nvdisasm.why_unavailable()), reason=str(nvdisasm.why_unavailable()))
 def test_the_loop_with_the_most_multiply_adds():

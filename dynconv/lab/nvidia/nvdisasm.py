@@ -69,14 +69,33 @@ class Loop(NamedTuple):
         A load from shared memory or of a constant takes `load` cycles. All other results are
         there when the warp needs them.
         """
-        now, ready = 0, [0] * 8  # cycles, per scoreboard
+        return self.cycles(load)[-1]
+
+    def requests(self, load: int) -> list[tuple[int, int]]:
+        """Return when each load from global memory is issued and when its result is first needed.
+
+        Both are cycles of a turn, as `path` counts them. A result that the turn does not wait for
+        is needed when it ends.
+        """
+        cycles, found = self.cycles(load), []
+        for i, (line, control) in enumerate(zip(self.code, self.control, strict=True)):
+            if opcode_of(line) == "LDG":
+                later = enumerate(self.control[i + 1 :], i + 1)
+                waiting = (j for j, other in later if other.waits >> control.sets & 1)
+                found.append((cycles[i], cycles[next(waiting, -1)]))
+        return found
+
+    def cycles(self, load: int) -> list[int]:
+        """Return the cycle in which each instruction is issued, and the one after the turn."""
+        now, ready, issued = 0, [0] * 8, []  # cycles: now, per scoreboard, per instruction
         for line, control in zip(self.code, self.control, strict=True):
             waits = [ready[i] for i in range(6) if control.waits >> i & 1]
             now = max([now, *waits])
+            issued.append(now)
             if opcode_of(line) in ("LDS", "LDC"):
                 ready[control.sets] = now + load
             now += control.stall
-        return now
+        return [*issued, now]
 
 
 def opcode_of(instruction: str) -> str:
