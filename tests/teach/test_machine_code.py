@@ -108,10 +108,10 @@ def test_the_floors_that_lesson_20_compares():
     lower = [a - b for row in separate for a, b in zip(row, ours, strict=True)]
     assert f"lower floor, by {min(lower):.1f} to {max(lower):.1f} copies" in text
     ideal = 1 + one, 1 + 2.25 * one
-    assert f"would then need {ideal[0]:.2f} and {ideal[1]:.2f} copies, 0.1 less" in text
+    assert f"Then they need {ideal[0]:.2f} and {ideal[1]:.2f} copies, 0.1 less" in text
     saved = [a - b for a, b in zip(ours, ideal, strict=True)]
     assert [round(copies, 1) for copies in saved] == [0.1, 0.1]
-    assert f"at most {1e6 * copy * max(saved):.1f} µs, less than a single launch" in text
+    assert f"at most {1e6 * copy * max(saved):.1f} µs, and they need another launch" in text
     assert copy * max(saved) < assumed["launch_s"]
     assert 1 + 3 * one > dry and 1 + 5.25 * one > fused  # ideal, but all from DRAM
     turn, softmax = (RECORD["numbers"][name]["instructions"] for name in (names[1], "softmax_four"))
