@@ -59,7 +59,6 @@ def softmax() -> dict[str, Any]:
         for kind in ("none", "softmax")
     }
     numbers |= {
-        "DynamicConv, post-norm, 210 updates": bits(DynamicConv, "none", "post", steps=210),
         "LightConv, post-norm, all times 10, 210 updates": bits(
             LightConv, "none", "post", loud=10, steps=210
         ),
@@ -125,7 +124,7 @@ def rates() -> dict[str, Any]:
         f"{mixer.__name__}, none, post-norm, times {loud}, rate 0.01, 210 updates": trained(
             mixer, "none", "post", loud=loud, steps=210
         )
-        for mixer, loud in ((LightConv, 2.5), (NoSquare, 1))
+        for mixer, loud in ((LightConv, 2.5), (DynamicConv, 1), (NoSquare, 1))
     }
 
 
