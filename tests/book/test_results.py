@@ -140,6 +140,31 @@ def test_only_one_of_the_64_trials_had_no_dropout():
     assert (without, count) == (["attention"], 64)
 
 
+def test_lesson_31s_winners_and_shared_trials_are_the_recorded_ones():
+    def settings(trial: dict) -> dict[str, str]:
+        pairs = (each.split("=") for each in trial["settings"])
+        return {key.split(".")[1]: value.removesuffix(".0") for key, value in pairs}
+
+    first, winners, drawn = {}, {}, {}
+    for name in TITLES:
+        rounds = ledger.read(f"tune-help-de-en-{name}")["numbers"]["rounds"]
+        best = max(rounds[1], key=lambda trial: trial["score"])
+        winners[name], first[name] = settings(best), best["trial"]
+        drawn[name] = [settings(trial) for trial in rounds[0][:11]]
+    assert drawn["light"] == drawn["dynamic"] == drawn["talk"] != drawn["attention"]
+    assert max(first[name] for name in ("light", "dynamic", "talk")) < 11
+    assert winners["light"] == winners["dynamic"]
+    lesson = (ROOT / "lessons/31_findings.md").read_text(encoding="utf-8")
+    keys = ("lr", "warmup", "dropout", "attention_dropout", "weight_dropout")
+    for name, mixer in (
+        ("attention", "attention"),
+        ("light", "LightConv and DynamicConv"),
+        ("talk", "TaLK"),
+    ):
+        cells = (winners[name].get(key, "") for key in keys)
+        assert f"| {mixer}, tuned | {' | '.join(cells)} |".replace("  |", " |") in lesson
+
+
 def test_the_tuned_scores_are_the_recorded_ones():
     tuned = tuned_rows()
     winners = {
@@ -188,6 +213,16 @@ def test_lesson_31_gives_talks_one_long_run_an_interval_that_is_wide_enough(time
     assert (abs(gap) > half).mean() < 0.04
 
 
+def test_lesson_31s_factor_for_a_deviation_of_two_mixers_among_four_is_tukeys():
+    """4.07 for four degrees of freedom; 2.86, for sixteen, would be exceeded in 14%."""
+    draw = np.random.default_rng(31)
+    means = draw.standard_normal((200_000, 4))
+    deviation = (draw.chisquare(4, 200_000) / 4) ** 0.5
+    gap = np.ptp(means, axis=1) / (2**0.5 * deviation)  # of the largest pair, in standard errors
+    assert (gap > 4.07).mean() == pytest.approx(0.05, abs=0.002)
+    assert (gap > 2.86).mean() == pytest.approx(0.14, abs=0.005)
+
+
 def test_the_learning_curves_are_the_recorded_ones():
     numbers = ledger.read("learning-curves")["numbers"]
     curves = [numbers[name] for name in ("attention", "light", "dynamic", "talk", "average")]
@@ -220,6 +255,14 @@ def test_the_learning_curves_are_the_recorded_ones():
     )  # Student's t, 4
     assert f"means there are {ours:.2f} and {theirs:.2f}" in text
     assert f"the lead is {theirs - ours:.1f} ± {half:.1f} (95%)" in text
+    ends = [
+        [run["valid_bleu"][-1] for key, run in numbers.items() if key.split(",")[0] == mixer]
+        for mixer in ("attention", "dynamic")
+    ]
+    scatter = mean(stdev(each) ** 2 for each in ends) ** 0.5
+    half = 4.07 * scatter * (2 / 3) ** 0.5  # Tukey's for four mixers and 4 degrees of freedom
+    assert f"with the {scatter:.2f} by which the same six runs scatter" in text
+    assert f"validation at the end, {theirs - ours:.1f} ± {half:.1f}," in text
     drawn = [axes.get_lines() for axes in result_figures.draw_curves(numbers).axes]
     assert [len(lines) for lines in drawn] == [5] * 4
     minutes = curves[0]["ms_per_update"] * updates[-1] / 60_000
