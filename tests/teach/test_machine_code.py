@@ -135,3 +135,28 @@ def test_the_prediction_that_lesson_20_quotes():
     count = RECORD["numbers"]["dynamic_dry"]["executed"]
     issue = 1e6 * 20_000 * count / (4 * assumed["multiprocessors"] * assumed["clock_hz"])
     assert f"{issue:.1f} / 0.85 + 2.5 = {issue / 0.85 + 2.5:.1f} µs" in text
+
+
+def test_the_instructions_and_the_slow_case_that_lesson_21_states():
+    text = (require_checkout() / "lessons/21_talk_kernels.md").read_text(encoding="utf-8")
+    predicted = ledger.read("kernels-predicted")["numbers"]
+    own, channels = RECORD["numbers"]["walk_ahead"], 4
+    (package,) = (
+        row["instructions"]
+        for row in predicted["kernels"]
+        if row["kernel"] == f"talk_conv<float, {channels}, 1024>"
+    )
+    arithmetic = sum(any(op in line for op in ("FADD", "FFMA", "FMUL")) for line in own["loop"])
+    each = round(own["instructions"] / 8), arithmetic // 8  # in a turn of eight outputs
+    shared = package - 6 * channels
+    assert f"`walk_ahead`'s {each[0]} instructions per output, only {each[1]} are" in text
+    assert f"needs only {shared} of these others" in text
+    sum_of_both = f"$({shared} + {channels} \\cdot 6) / {channels}"
+    assert f"{sum_of_both} \\approx {package / channels:.0f}$ instructions" in text
+    copy = 1e6 * 8 * 10_240_000 / predicted["assumed"]["copy_bytes_per_s"]
+    rate = 3.17e12  # bytes per second of the copy in lesson 18, half of them loaded
+    alone = 1e6 * 8 * 10_240_000 / rate
+    assert f"our 82 MB take {alone:.0f} µs, {alone / copy:.1f} copies" in text
+    load = 1e6 * 1280 * 2048 / (rate / 2)
+    assert f"= {load:.2f}$ µs" in text
+    assert f"the walk would take {22 * load:.0f} µs, {22 * load / copy:.1f} copies" in text
