@@ -86,7 +86,7 @@ def test_lesson_07_still_defines_what_its_control_uses_and_says():
 def test_lesson_07_says_what_the_record_of_its_rates_says():
     assert "lr" in signature(run_definitions("07_softmax")["fit"]).parameters
     record = ledger.read("controls-softmax-rates")["numbers"]
-    assert len(record) == 2 * 4 * len(SOFTMAX_RATES) + 3 * 3 + 4 + 3
+    assert len(record) == 2 * 4 * len(SOFTMAX_RATES) + 4 * 3 + 4 + 3
     bits = {what: run["bits"] for what, run in record.items()}
     quieter = [bits[f"DynamicConv, none, post-norm, times 0.3, rate {lr}"] for lr in SOFTMAX_RATES]
     assert max(quieter[0] + quieter[1]) < 3.3 and sorted(quieter[2])[1] > 4
@@ -122,6 +122,8 @@ def test_lesson_07_says_what_the_record_of_its_rates_says():
     assert [round(growth, -5) for growth in no_square] == [5e5, 1.1e6]
     starts = zip(late[2][first], late[1][first], strict=True)
     assert all(abs(each - start) < 0.1 * start for each, start in starts)
+    alone = {lr: bits[f"NoMixer, none, post-norm, rate {lr}"] for lr in SOFTMAX_RATES}
+    assert [*means(alone, 1).values()] == [3.6, 3.4, 3.4]
     no_norm = [bits[f"LightConv, none, no norm, rate {lr}"] for lr in (*SOFTMAX_RATES, 0.1)]
     assert all(max(runs) < 3.7 for runs in no_norm[:3]) and min(no_norm[3]) > 90_000
 

@@ -3,6 +3,7 @@
 from math import prod
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from dynconv.layers import DynamicConv, LightConv
@@ -30,6 +31,13 @@ class NoSquare(DynamicConv):
     def logits(self, x: Tensor) -> Tensor:
         """Return the kernels (B, T, H, K) that x predicts after scaling to mean square 1."""
         return super().logits(x / x.square().mean(-1, keepdim=True).sqrt())
+
+
+class NoMixer(LightConv):
+    """A mixer that adds nothing to the stream."""
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        return torch.zeros_like(x)
 
 
 def softmax() -> dict[str, Any]:
@@ -114,6 +122,10 @@ def rates() -> dict[str, Any]:
         f"DynamicConv, none, post-norm, default weights, rate {lr}": trained(
             Released, "none", "post", lr=lr
         )
+        for lr in RATES
+    }
+    numbers |= {
+        f"NoMixer, none, post-norm, rate {lr}": trained(NoMixer, "none", "post", lr=lr)
         for lr in RATES
     }
     numbers |= {
