@@ -223,6 +223,20 @@ def test_lesson_31s_factor_for_a_deviation_of_two_mixers_among_four_is_tukeys():
     assert (gap > 2.86).mean() == pytest.approx(0.14, abs=0.005)
 
 
+def test_lesson_34_says_how_the_mean_lead_of_dynamicconv_shrinks():
+    numbers = ledger.read("learning-curves")["numbers"]
+    low, high = (
+        np.mean([run["valid_bleu"] for key, run in numbers.items() if key.startswith(mixer)], 0)
+        for mixer in ("attention", "dynamic")
+    )
+    leads = dict(zip(numbers["attention"]["updates"], high - low, strict=True))
+    rest = [lead for update, lead in leads.items() if update >= 6300]
+    lesson = (ROOT / "lessons/34_which.md").read_text(encoding="utf-8")
+    first = f"from {leads[2100]:.1f} BLEU after 2,100 updates to {leads[6300]:.1f} after 6,300."
+    then = f"From there to the end it stays between {min(rest):.1f} and {max(rest):.1f}."
+    assert f"shrinks {first} {then}" in lesson
+
+
 def test_the_learning_curves_are_the_recorded_ones():
     numbers = ledger.read("learning-curves")["numbers"]
     curves = [numbers[name] for name in ("attention", "light", "dynamic", "talk", "average")]
