@@ -21,7 +21,7 @@ from dynconv.teach.controls.loudness import RATES, UNDONE
 from dynconv.teach.controls.normalizers import LOUD
 from dynconv.teach.controls.pointing import STACKS, describe_stack
 from dynconv.teach.controls.sharing import KERNELS, LONG
-from dynconv.teach.controls.softmax import PLACES, NoSquare
+from dynconv.teach.controls.softmax import PLACES, HalfFixed, NoSquare
 from dynconv.teach.controls.softmax import RATES as SOFTMAX_RATES
 from dynconv.teach.controls.warmup import DESCENTS, WARMED
 
@@ -86,7 +86,7 @@ def test_lesson_07_still_defines_what_its_control_uses_and_says():
 def test_lesson_07_says_what_the_record_of_its_rates_says():
     assert "lr" in signature(run_definitions("07_softmax")["fit"]).parameters
     record = ledger.read("controls-softmax-rates")["numbers"]
-    assert len(record) == 2 * 4 * len(SOFTMAX_RATES) + 4 * 3 + 4 + 3
+    assert len(record) == 2 * 4 * len(SOFTMAX_RATES) + 4 * 3 + 4 + 4
     bits = {what: run["bits"] for what, run in record.items()}
     quieter = [bits[f"DynamicConv, none, post-norm, times 0.3, rate {lr}"] for lr in SOFTMAX_RATES]
     assert max(quieter[0] + quieter[1]) < 3.3 and sorted(quieter[2])[1] > 4
@@ -110,16 +110,18 @@ def test_lesson_07_says_what_the_record_of_its_rates_says():
         assert (min(default["bits"]) < max(light_bits)) == (lr == 0.003)
         assert round(median(default[first])) == 11
     longer = "{}, none, post-norm, times {}, rate 0.01, 210 updates"
-    models = ("LightConv", 2.5), ("DynamicConv", 1), ("NoSquare", 1)
+    models = ("LightConv", 2.5), ("DynamicConv", 1), ("NoSquare", 1), ("HalfFixed", 1)
     late = [record[longer.format(*model)] for model in models]
-    table = [(47, 74), (50, 75), (54, 74)]
+    table = [(47, 74), (50, 75), (54, 74), (65, 98)]
     assert [(round(min(run[first])), round(max(run[first]))) for run in late] == table
-    table = [(3.1, 3.2), (3.4, 3.8), (3.5, 3.9)]
+    table = [(3.1, 3.2), (3.4, 3.8), (3.5, 3.9), (3.2, 3.4)]
     assert [(round(min(run["bits"]), 1), round(max(run["bits"]), 1)) for run in late] == table
-    light, square, no_square = [(min(run[last]), max(run[last])) for run in late]
+    light, square, no_square, fixed = [(min(run[last]), max(run[last])) for run in late]
     assert [round(growth, -2) for growth in light] == [1200, 5400]
     assert [round(growth, -6) for growth in square] == [6e6, 1e7]
     assert [round(growth, -5) for growth in no_square] == [5e5, 1.1e6]
+    assert [round(growth, -6) for growth in fixed] == [2e6, 7e6]
+    assert max(late[3]["bits"]) < min(late[1]["bits"])
     starts = zip(late[2][first], late[1][first], strict=True)
     assert all(abs(each - start) < 0.1 * start for each, start in starts)
     alone = {lr: bits[f"NoMixer, none, post-norm, rate {lr}"] for lr in SOFTMAX_RATES}
@@ -128,15 +130,20 @@ def test_lesson_07_says_what_the_record_of_its_rates_says():
     assert all(max(runs) < 3.7 for runs in no_norm[:3]) and min(no_norm[3]) > 90_000
 
 
-def test_lesson_07s_control_without_the_square_is_linear_in_size():
+def test_what_lesson_07s_mixers_make_of_a_larger_input_and_of_its_sign():
     torch.manual_seed(0)
     x = torch.randn(2, 9, 6, dtype=torch.float64)
-    for mixer, power in ((NoSquare, 1), (DynamicConv, 2)):
+    for mixer, power, even in (
+        (NoSquare, 1, True),
+        (DynamicConv, 2, True),
+        (HalfFixed, None, False),
+    ):
         layer = mixer(6, 2, 3, causal=True, normalize="none").double()
         for name, values in layer.named_parameters():
             if name.endswith("bias"):
                 nn.init.zeros_(values)
-        assert torch.allclose(layer(2 * x), 2**power * layer(x))
+        assert power is None or torch.allclose(layer(3 * x), 3**power * layer(x))
+        assert torch.allclose(layer(-x), layer(x)) == even
 
 
 def test_lesson_08_still_defines_what_its_controls_use():

@@ -33,6 +33,22 @@ class NoSquare(DynamicConv):
         return super().logits(x / x.square().mean(-1, keepdim=True).sqrt())
 
 
+class HalfFixed(DynamicConv):
+    """DynamicConv whose kernels are half predicted and half fixed, so that -x gives another y.
+
+    The fixed half is random and about as loud as the predicted one, and the sum about as loud as
+    DynamicConv's kernels.
+    """
+
+    def __init__(self, channels: int, heads: int, kernel_size: int, **options: Any) -> None:
+        super().__init__(channels, heads, kernel_size, **options)
+        self.register_buffer("fixed", torch.randn(heads, kernel_size))
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return kernels (B, T, H, K), half of whose square is the same at every position."""
+        return (super().logits(x) + self.fixed) / 2**0.5
+
+
 class NoMixer(LightConv):
     """A mixer that adds nothing to the stream."""
 
@@ -136,7 +152,7 @@ def rates() -> dict[str, Any]:
         f"{mixer.__name__}, none, post-norm, times {loud}, rate 0.01, 210 updates": trained(
             mixer, "none", "post", loud=loud, steps=210
         )
-        for mixer, loud in ((LightConv, 2.5), (DynamicConv, 1), (NoSquare, 1))
+        for mixer, loud in ((LightConv, 2.5), (DynamicConv, 1), (NoSquare, 1), (HalfFixed, 1))
     }
 
 
