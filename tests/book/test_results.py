@@ -163,6 +163,21 @@ def test_lesson_31s_winners_and_shared_trials_are_the_recorded_ones():
     ):
         cells = (winners[name].get(key, "") for key in keys)
         assert f"| {mixer}, tuned | {' | '.join(cells)} |".replace("  |", " |") in lesson
+    scores = sorted(
+        (trial["score"], settings(trial))
+        for trial in ledger.read("tune-help-de-en-talk")["numbers"]["rounds"][1]
+    )
+    (second, swapped), (best, _) = scores[-2:]
+    assert swapped == winners["light"] and f"{best - second:.2f}" == "0.07"
+
+
+def test_all_four_searches_of_lesson_31_lowered_the_loss():
+    first = {row["name"]: row for row in RECORDS["help-de-en-mixers"]["rows"]}
+    lowered = {
+        name: round(mean(first[name]["valid_loss"]) - mean(row["valid_loss"][1:]), 2)
+        for name, row in tuned_rows().items()
+    }
+    assert lowered == {"attention": 0.0, "light": 0.1, "dynamic": 0.1, "talk": 0.02}
 
 
 def test_the_tuned_scores_are_the_recorded_ones():
