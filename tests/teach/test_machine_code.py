@@ -150,13 +150,55 @@ def test_the_instructions_and_the_slow_case_that_lesson_21_states():
     each = round(own["instructions"] / 8), arithmetic // 8  # in a turn of eight outputs
     shared = package - 6 * channels
     assert f"`walk_ahead`'s {each[0]} instructions per output, only {each[1]} are" in text
-    assert f"needs only {shared} of these others" in text
+    assert f"spends only {shared} instructions per position on addresses" in text
     sum_of_both = f"$({shared} + {channels} \\cdot 6) / {channels}"
     assert f"{sum_of_both} \\approx {package / channels:.0f}$ instructions" in text
-    copy = 1e6 * 8 * 10_240_000 / predicted["assumed"]["copy_bytes_per_s"]
-    rate = 3.17e12  # bytes per second of the copy in lesson 18, half of them loaded
-    alone = 1e6 * 8 * 10_240_000 / rate
-    assert f"our 82 MB take {alone:.0f} µs, {alone / copy:.1f} copies" in text
-    load = 1e6 * 1280 * 2048 / (rate / 2)
-    assert f"= {load:.2f}$ µs" in text
-    assert f"the walk would take {22 * load:.0f} µs, {22 * load / copy:.1f} copies" in text
+
+
+def test_the_bet_of_lesson_21():
+    text = (require_checkout() / "lessons/21_talk_kernels.md").read_text(encoding="utf-8")
+    predicted = ledger.read("kernels-predicted")["numbers"]
+    assumed, row = predicted["assumed"], 10 * 1024 * 4  # bytes of a word in all sentences
+    copy = 1e6 * 2 * 1000 * row / assumed["copy_bytes_per_s"]
+
+    # Turn n of a stretch requests its words 8 n + 8 to 8 n + 15, and stores eight outputs if n > 3.
+    T, stretch, shared, passed = 1000, 128, 40, []
+    starts = range(0, T, stretch)
+    for word in range(shared):  # the next stretch's, which this one requests 128 words later
+        between = [b - 17 + s for b in starts for s in range(word, word + stretch)]
+        loads = [t for t in between if 0 <= t < T]
+        outputs = 8 * (word // 8 + 15 - 4)
+        stores = [t for b in starts for t in range(b, b + outputs) if t < T]
+        assert len(loads) == len(set(loads))  # none twice
+        passed.append((len(loads) + len(stores)) * row / 1e6)
+    assert (round(min(passed), -1), round(max(passed), -1)) == (70, 80)
+    assert "70 to 80 MB pass through its 50 MB" in text
+
+    twice = (len(starts) - 1) * shared
+    assert f"$7 \\cdot {shared}$ of 1,000 words are read twice" in text and twice == 7 * shared
+    total = (2 * T + twice) * row + 2 * 10 * T * 16 * 4  # with the offsets
+    alone, waits = 1e6 * total / 3.17e12, 1e6 * 6 * 834 / assumed["clock_hz"]
+    assert f"{total / 1e6:.0f} MB in all" in text
+    assert f"they take {alone:.0f} µs, {alone / copy:.1f} copies" in text
+    assert f"\\cdot 0.42 = {waits:.1f}$ µs, came on top, it would be {alone + waits:.0f} µs" in text
+    bet = f"{(alone + waits) / copy:.1f}"
+    assert f"**So we bet on {bet} copies.**" in text and f"and we bet on {bet}, because" in text
+
+
+def test_the_predictions_that_lesson_21_quotes():
+    text = (require_checkout() / "lessons/21_talk_kernels.md").read_text(encoding="utf-8")
+    predicted = ledger.read("kernels-predicted")["numbers"]
+    rate = predicted["assumed"]["copy_bytes_per_s"]
+    want = {"direction": "forward", "dtype": "float32", "B": 10, "T": 1000, "C": 1024, "K": 31}
+    rows = {row["operator"]: row for row in predicted["rows"] if want.items() <= row.items()}
+    talk, light = rows["talk_conv"], rows["light_conv"]
+    expected, copy = talk["expected_us"], 1e6 * 8 * 10_240_000 / rate
+    assert f"expects {expected:.0f} µs, {expected / copy:.1f} copies, for its own TaLK" in text
+
+    def in_turns(row):
+        return sum(row["us"][limit] for limit in ("bytes", "shared", "issue"))
+
+    # Neighbouring stretches share 15 words to each side, and eight that are requested ahead.
+    again = 1e6 * 7 * (15 + 15 + 8) * 10 * 1024 * 4 / rate
+    turns = f"LightConv would need {in_turns(light):.0f} µs and TaLK {in_turns(talk):.0f}"
+    assert f"{turns}, or {in_turns(talk) + again:.0f} if L2 drops its borders" in text
