@@ -11,7 +11,7 @@ from dynconv.lab.simulate.launch import compile_for_cpu
 from dynconv.lab.simulate.trace import trace
 
 HEADER = "number.cuh"
-"""the package's header that comes before every kernel: DYNAMIC_SHARED and Pack"""
+"""the package's header that comes before a kernel unless it names another: DYNAMIC_SHARED, Pack"""
 
 
 class KernelLaunch(NamedTuple):
@@ -20,6 +20,7 @@ class KernelLaunch(NamedTuple):
     name    its name expression, such as "copy<float>"
     args    tensors and numbers in the order of its parameters
     shared  bytes of dynamic shared memory per block
+    header  the file of the package that comes before the source
     """
 
     source: str
@@ -28,9 +29,10 @@ class KernelLaunch(NamedTuple):
     block: tuple[int, ...]
     args: tuple
     shared: int = 0
+    header: str = HEADER
 
     def _code(self) -> str:
-        return build.inline_headers(HEADER) + self.source
+        return build.inline_headers(self.header) + self.source
 
     def run(self, order: str | int = "forward") -> None:
         """Run the kernel where its tensors are; on the CPU, threads of a block run in `order`."""

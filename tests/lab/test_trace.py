@@ -172,6 +172,13 @@ def test_cycles_of_a_request(step, from_global, from_shared):
     assert request_cycles(seen).sum() == from_global + from_shared + 2  # and two stores
 
 
+def test_a_kernel_of_a_lesson_may_follow_another_file_of_the_package():
+    code = "__global__ void hash(unsigned* y) { *y = scramble(*y); }"
+    y = torch.tensor([1], dtype=torch.int32)
+    KernelLaunch(code, "hash", (1,), (1,), (y,), header="softmaxconv.cu").run()
+    assert y.item() == 0x514E28B7  # MurmurHash3's
+
+
 def test_vectors_are_one_access():
     x, y = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
     seen = trace(KERNELS, "vectors", (1,), (1,), [x, y])
