@@ -82,11 +82,8 @@ def softmax() -> dict[str, Any]:
         f"DynamicConv, post-norm, {kind}": bits(DynamicConv, kind, "post")
         for kind in ("none", "softmax")
     }
-    numbers |= {
-        "LightConv, post-norm, all times 10, 210 updates": bits(
-            LightConv, "none", "post", loud=10, steps=210
-        ),
-    }
+    louder = bits(LightConv, "none", "post", loud=10, steps=210)
+    numbers["LightConv, post-norm, all times 10, 210 updates"] = louder
     names["LetterStack"] = LastNorm
     numbers["DynamicConv, one norm, in front of the output layer"] = bits(DynamicConv, "none")
     return numbers
