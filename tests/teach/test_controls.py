@@ -21,7 +21,7 @@ from dynconv.teach.controls.loudness import RATES, UNDONE
 from dynconv.teach.controls.normalizers import LOUD
 from dynconv.teach.controls.pointing import STACKS, describe_stack
 from dynconv.teach.controls.sharing import KERNELS, LONG
-from dynconv.teach.controls.softmax import PLACES, HalfFixed, NoSquare
+from dynconv.teach.controls.softmax import PLACES, NoSquare, PlusFixed
 from dynconv.teach.controls.softmax import RATES as SOFTMAX_RATES
 from dynconv.teach.controls.warmup import DESCENTS, WARMED
 
@@ -110,7 +110,7 @@ def test_lesson_07_says_what_the_record_of_its_rates_says():
         assert (min(default["bits"]) < max(light_bits)) == (lr == 0.003)
         assert round(median(default[first])) == 11
     longer = "{}, none, post-norm, times {}, rate 0.01, 210 updates"
-    models = ("LightConv", 2.5), ("DynamicConv", 1), ("NoSquare", 1), ("HalfFixed", 1)
+    models = ("LightConv", 2.5), ("DynamicConv", 1), ("NoSquare", 1), ("PlusFixed", 1)
     late = [record[longer.format(*model)] for model in models]
     table = [(47, 74), (50, 75), (54, 74), (65, 98)]
     assert [(round(min(run[first])), round(max(run[first]))) for run in late] == table
@@ -130,20 +130,18 @@ def test_lesson_07_says_what_the_record_of_its_rates_says():
     assert all(max(runs) < 3.7 for runs in no_norm[:3]) and min(no_norm[3]) > 90_000
 
 
-def test_what_lesson_07s_mixers_make_of_a_larger_input_and_of_its_sign():
+def test_lesson_07s_controls_lose_the_square_or_gain_a_fixed_kernel():
     torch.manual_seed(0)
     x = torch.randn(2, 9, 6, dtype=torch.float64)
-    for mixer, power, even in (
-        (NoSquare, 1, True),
-        (DynamicConv, 2, True),
-        (HalfFixed, None, False),
-    ):
+    for mixer, power in ((NoSquare, 1), (DynamicConv, 2)):
         layer = mixer(6, 2, 3, causal=True, normalize="none").double()
         for name, values in layer.named_parameters():
             if name.endswith("bias"):
                 nn.init.zeros_(values)
-        assert power is None or torch.allclose(layer(3 * x), 3**power * layer(x))
-        assert torch.allclose(layer(-x), layer(x)) == even
+        assert torch.allclose(layer(2 * x), 2**power * layer(x))
+    layer = PlusFixed(6, 2, 3, causal=True, normalize="none").double()
+    nn.init.zeros_(layer.kernel_proj.weight)
+    assert torch.allclose(layer.logits(x), layer.fixed.expand(2, 9, 2, 3) / 2**0.5)
 
 
 def test_lesson_08_still_defines_what_its_controls_use():

@@ -33,11 +33,10 @@ class NoSquare(DynamicConv):
         return super().logits(x / x.square().mean(-1, keepdim=True).sqrt())
 
 
-class HalfFixed(DynamicConv):
-    """DynamicConv whose kernels are half predicted and half fixed, so that -x gives another y.
+class PlusFixed(DynamicConv):
+    """DynamicConv that adds a fixed random kernel to each predicted one, divided by sqrt(2).
 
-    The fixed half is random and about as loud as the predicted one, and the sum about as loud as
-    DynamicConv's kernels.
+    Both are about as loud as DynamicConv's kernels, and so is their sum.
     """
 
     def __init__(self, channels: int, heads: int, kernel_size: int, **options: Any) -> None:
@@ -45,7 +44,7 @@ class HalfFixed(DynamicConv):
         self.register_buffer("fixed", torch.randn(heads, kernel_size))
 
     def logits(self, x: Tensor) -> Tensor:
-        """Return kernels (B, T, H, K), half of whose square is the same at every position."""
+        """Return kernels (B, T, H, K), of which one part is the same at every position."""
         return (super().logits(x) + self.fixed) / 2**0.5
 
 
@@ -149,7 +148,7 @@ def rates() -> dict[str, Any]:
         f"{mixer.__name__}, none, post-norm, times {loud}, rate 0.01, 210 updates": trained(
             mixer, "none", "post", loud=loud, steps=210
         )
-        for mixer, loud in ((LightConv, 2.5), (DynamicConv, 1), (NoSquare, 1), (HalfFixed, 1))
+        for mixer, loud in ((LightConv, 2.5), (DynamicConv, 1), (NoSquare, 1), (PlusFixed, 1))
     }
 
 
