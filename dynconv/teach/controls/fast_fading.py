@@ -5,10 +5,10 @@ and writes data/results/fast-fading.json.
 """
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -28,20 +28,15 @@ WHAT = f"""BLEU on the test split (beam 5) of two translators, each after `dynco
 state at each position, and with 1 - 2^(-1 - h) instead"""
 
 
-@contextmanager
-def faster_fading() -> Iterator[None]:
-    """Let head h of every retention layer, from 0, keep 1 - 2^(-1 - h) of its state."""
-    usual = Retention._gamma
+def faster_gamma(self: Retention, x: Tensor) -> Tensor:
+    """Return the share 1 - 2^(-1 - h) that head h keeps of its state, from h = 0."""
+    h = torch.arange(self.heads, device=x.device, dtype=accumulator_dtype(x.dtype))
+    return 1 - 2 ** (-1 - h)
 
-    def faster(self: Retention, x: Tensor) -> Tensor:
-        h = torch.arange(self.heads, device=x.device, dtype=accumulator_dtype(x.dtype))
-        return 1 - 2 ** (-1 - h)
 
-    Retention._gamma = faster  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        Retention._gamma = usual  # type: ignore[method-assign]
+def faster_fading() -> AbstractContextManager:
+    """Return a context in which every retention layer keeps `faster_gamma` of its state."""
+    return patch.object(Retention, "_gamma", faster_gamma)
 
 
 def train_and_score(run: Path, *, fast: bool) -> dict[str, float]:

@@ -44,7 +44,7 @@ class PlusFixed(DynamicConv):
         self.register_buffer("fixed", torch.randn(heads, kernel_size))
 
     def logits(self, x: Tensor) -> Tensor:
-        """Return kernels (B, T, H, K), of which one part is the same at every position."""
+        """Return kernels (B, T, H, K) with a part that is the same at every position."""
         return (super().logits(x) + self.fixed) / 2**0.5
 
 
